@@ -60,14 +60,20 @@ def capture(conn: Connection) -> str:
     table = relations.table(conn, oid)
     trigger.install(conn, table, [column.name for column in table.columns])
     for found in triggers(conn, [oid])[oid]:
-        conn.execute(psycopg.sql.SQL("DROP TRIGGER {} ON public.measured").format(psycopg.sql.Identifier(found.name)))
+        conn.execute(
+            psycopg.sql.SQL("DROP TRIGGER {} ON public.measured").format(
+                psycopg.sql.Identifier(found.name)
+            )
+        )
     conn.execute("ALTER TABLE public.measured REPLICA IDENTITY FULL")
     conn.execute("UPDATE millstream.sources SET cdc_mode = 'WAL'")
     slot.publish(conn, [Name(oid, "public", "measured")])
     return f"millstream_changes.changes_{oid}"
 
 
-def one_run(conn: Connection, dsn: str, bindir: Path, buffer: str, size: int) -> tuple[float, float]:
+def one_run(
+    conn: Connection, dsn: str, bindir: Path, buffer: str, size: int
+) -> tuple[float, float]:
     """The same backlog by both ways, from slots made at the same place."""
     conn.execute("TRUNCATE public.measured")
     conn.execute(f"TRUNCATE {buffer}".encode())

@@ -21,7 +21,9 @@ SIZES = [int(size) for size in os.environ.get("BENCH_SIZES", "1000000,10000000")
 
 
 def main() -> None:
-    print(f"{'orders':>12} {'changed':>8} {'rows read':>10} {'sequential':>11} {'action':>14}", end="")
+    print(
+        f"{'orders':>12} {'changed':>8} {'rows read':>10} {'sequential':>11} {'action':>14}", end=""
+    )
     print(f" {'initial s':>10} {'refresh ms':>11}")
     for size in SIZES:
         with (

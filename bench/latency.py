@@ -1,8 +1,9 @@
-"""From commit to visible: how long a row takes to show in stream tables, under 1,000 changes per second.
+"""From commit to visible: how long a row takes to show in stream tables, under 1,000 changes per
+second.
 
-Five stream tables over three tables, one of them a join and an aggregate. A probe commits a row, and the stream table
-that shows it is looked at until it does. Triggers and log, in one run; p50 and p95 in milliseconds, and as multiples
-of a bare Spark round trip measured beside it.
+Five stream tables over three tables, one of them a join and an aggregate. A probe commits a row,
+and the stream table that shows it is looked at until it does. Triggers and log, in one run; p50 and
+p95 in milliseconds, and as multiples of a bare Spark round trip measured beside it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ INSERT INTO public.orders SELECT g, 1 + g % 1000, g % 100 FROM generate_series(1
 CREATE INDEX ON public.orders (customer);
 ANALYZE;
 """
-CHANGE = "UPDATE orders SET amount = (amount + 7) %% 100 WHERE id BETWEEN %(first)s AND %(first)s + 9"
+CHANGE = (
+    "UPDATE orders SET amount = (amount + 7) %% 100 WHERE id BETWEEN %(first)s AND %(first)s + 9"
+)
 VIEWS = {
     "seen": "SELECT id FROM probes",
     "large": "SELECT id, amount FROM orders WHERE amount > 95",
@@ -64,7 +67,10 @@ def main() -> None:
 def measured(ms: Millstream, dsn: str, way: str, floor: float) -> None:
     """Refresh on time under traffic, and tell how late probes were seen."""
     ended, late = Event(), list[float]()
-    threads = [Thread(target=traffic, args=(dsn, ended)), Thread(target=probe, args=(dsn, ended, late))]
+    threads = [
+        Thread(target=traffic, args=(dsn, ended)),
+        Thread(target=probe, args=(dsn, ended, late)),
+    ]
     for thread in threads:
         thread.start()
     until, ticks = time.monotonic() + SECONDS, 0

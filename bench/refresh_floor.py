@@ -47,7 +47,9 @@ def floor(ms: millstream.Millstream) -> float:
 _seeds = itertools.count(1)
 
 
-def refreshes(ms: millstream.Millstream, conn: psycopg.Connection[tuple[object, ...]], *, warm: bool = False) -> float:
+def refreshes(
+    ms: millstream.Millstream, conn: psycopg.Connection[tuple[object, ...]], *, warm: bool = False
+) -> float:
     """Refreshes of ten changes each; only the refresh is timed."""
     taken = []
     for _ in range(TIMES):
@@ -55,7 +57,10 @@ def refreshes(ms: millstream.Millstream, conn: psycopg.Connection[tuple[object, 
         taken.append(median_ms(lambda: _differential(ms), 1))
     if not warm:
         report = ms.history("totals", 1)[0]
-        print("phases of the last     " + "  ".join(f"{name} {took:.0f} ms" for name, took in report.phases.items()))
+        print(
+            "phases of the last     "
+            + "  ".join(f"{name} {took:.0f} ms" for name, took in report.phases.items())
+        )
     return sorted(taken)[len(taken) // 2]
 
 
@@ -68,7 +73,9 @@ def nothing(ms: millstream.Millstream, conn: psycopg.Connection[tuple[object, ..
     """A tick over a hundred idle stream tables."""
     for number in range(100):
         conn.execute(f"CREATE TABLE idle_{number} (id int PRIMARY KEY, v int)".encode())
-        ms.create_stream_table(f"view_{number}", f"SELECT id, v FROM idle_{number} WHERE v > 0", schedule="continuous")
+        ms.create_stream_table(
+            f"view_{number}", f"SELECT id, v FROM idle_{number} WHERE v > 0", schedule="continuous"
+        )
     ms.drop_stream_table("totals")
     ms.tick()
     jobs = 0

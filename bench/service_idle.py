@@ -1,4 +1,5 @@
-"""What a service costs that has nothing to do, and whether what has not changed slows down what has.
+"""What a service costs that has nothing to do, and whether what has not changed slows down what
+has.
 
 processor time of service, Java and sessions while 1,000 stream tables over 100 sources are idle
 ------------------------------------------------------------------------------------------------   at most 0.05
@@ -27,7 +28,10 @@ import psycopg
 import millstream
 from millstream.bundled.server import children
 
-TABLES, SOURCES = int(os.environ.get("BENCH_TABLES", "1000")), int(os.environ.get("BENCH_SOURCES", "100"))
+TABLES, SOURCES = (
+    int(os.environ.get("BENCH_TABLES", "1000")),
+    int(os.environ.get("BENCH_SOURCES", "100")),
+)
 SECONDS = float(os.environ.get("BENCH_SECONDS", "30"))
 CHANGED, WARMED_UP, TIMES = 10, 5, 15
 TICKS = 1 / os.sysconf("SC_CLK_TCK")
@@ -48,12 +52,16 @@ def main() -> None:
     with service_of(CHANGED) as few, service_of(TABLES) as many:
         for number in range(WARMED_UP):
             until_seen(few.conn, number), until_seen(many.conn, number)
-        pairs = [(until_seen(few.conn, number), until_seen(many.conn, number)) for number in range(TIMES)]
+        pairs = [
+            (until_seen(few.conn, number), until_seen(many.conn, number)) for number in range(TIMES)
+        ]
         time.sleep(10)
         idle = share_of_a_processor(many.conn, many.pid)
     of_few, of_many = (statistics.median(times) for times in zip(*pairs, strict=True))
     ratio = statistics.median(many / few for few, many in pairs)
-    print(f"{TABLES} idle stream tables over {SOURCES} sources, of one processor  {idle:6.3f}   (at most 0.05)")
+    print(
+        f"{TABLES} idle stream tables over {SOURCES} sources, of one processor  {idle:6.3f}   (at most 0.05)"
+    )
     print(f"{CHANGED} changed of {CHANGED}: {of_few:.2f} s, of {TABLES}: {of_many:.2f} s")
     print(f"median of the {TIMES} ratios  {ratio:6.2f}   (about 1)")
 
@@ -65,14 +73,20 @@ def service_of(tables: int) -> Iterator[Bench]:
         create_sources(conn)
         create_stream_tables(server.dsn, tables)
         with serving(server.dsn) as pid:
-            wait(conn, "SELECT count(*) = 0 FROM millstream.stream_tables WHERE frontier IS NULL", 3600)
+            wait(
+                conn,
+                "SELECT count(*) = 0 FROM millstream.stream_tables WHERE frontier IS NULL",
+                3600,
+            )
             yield Bench(conn, pid)
 
 
 def create_sources(conn: Connection) -> None:
     for number in range(SOURCES):
         conn.execute(f"CREATE TABLE s{number} (id int PRIMARY KEY, k int, v int)".encode())
-        conn.execute(f"INSERT INTO s{number} SELECT i, i % 10, i FROM generate_series(1, 100) AS i".encode())
+        conn.execute(
+            f"INSERT INTO s{number} SELECT i, i % 10, i FROM generate_series(1, 100) AS i".encode()
+        )
 
 
 def create_stream_tables(dsn: str, tables: int) -> None:
@@ -81,7 +95,9 @@ def create_stream_tables(dsn: str, tables: int) -> None:
         for number in range(tables):
             source = number if number < CHANGED else CHANGED + number % (SOURCES - CHANGED)
             query = f"SELECT k, sum(v) + {number} AS v FROM s{source} GROUP BY k"
-            ms.create_stream_table(f"t{number}", query, schedule="200ms", cdc_mode="trigger", initialize=False)
+            ms.create_stream_table(
+                f"t{number}", query, schedule="200ms", cdc_mode="trigger", initialize=False
+            )
 
 
 @contextmanager
@@ -104,7 +120,8 @@ def until_seen(conn: Connection, number: int) -> float:
             conn.execute(f"UPDATE s{source} SET v = v + 1 WHERE id = {1 + number}".encode())
     began = time.perf_counter()
     right = " AND ".join(
-        f"(SELECT sum(v) FROM t{source}) = (SELECT sum(v) + 10 * {source} FROM s{source})" for source in range(CHANGED)
+        f"(SELECT sum(v) FROM t{source}) = (SELECT sum(v) + 10 * {source} FROM s{source})"
+        for source in range(CHANGED)
     )
     wait(conn, f"SELECT {right}", 120)
     return time.perf_counter() - began
@@ -112,7 +129,9 @@ def until_seen(conn: Connection, number: int) -> float:
 
 def share_of_a_processor(conn: Connection, pid: int) -> float:
     """The share of one processor that the service and all that works for it uses."""
-    backends = conn.execute("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'millstream run%'")
+    backends = conn.execute(
+        "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'millstream run%'"
+    )
     pids = [pid, *children(pid), *(int(str(backend)) for (backend,) in backends)]
     before, began = sum(map(processor_seconds, pids)), time.perf_counter()
     time.sleep(SECONDS)

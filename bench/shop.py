@@ -42,9 +42,13 @@ def change(conn: Connection, seed: int, rows: int = 10) -> None:
         for number in range(rows):
             key = seed * rows + number
             if number % 3 == 0:
-                conn.execute("INSERT INTO orders VALUES (%s, 1 + %s %% 1000, 12.34, 3)", (10**12 + key, key))
+                conn.execute(
+                    "INSERT INTO orders VALUES (%s, 1 + %s %% 1000, 12.34, 3)", (10**12 + key, key)
+                )
             elif number % 3 == 1:
-                conn.execute("UPDATE orders SET amount = amount + 1 WHERE id = %s", (1 + key * 13 % 900_000,))
+                conn.execute(
+                    "UPDATE orders SET amount = amount + 1 WHERE id = %s", (1 + key * 13 % 900_000,)
+                )
             else:
                 conn.execute("DELETE FROM orders WHERE id = %s", (1 + key * 17 % 900_000,))
 

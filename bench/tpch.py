@@ -3,15 +3,15 @@
     python bench/tpch.py 0.1        or BENCH_TPCH_SCALE=0.1; the scale is 1 if nothing is said
     python bench/tpch.py 1 0.001    only 0.1 % changed, or BENCH_TPCH_SHARES=0.001
 
-RF1, RF2 and random changes of all tables, 0.01 %, 0.1 % and 1 % of each; then every query is brought up to date three
-ways, one after the other, over the same rows:
+RF1, RF2 and random changes of all tables, 0.01 %, 0.1 % and 1 % of each; then every query is
+brought up to date three ways, one after the other, over the same rows:
 
     refresh       millstream, DIFFERENTIAL
     PostgreSQL    REFRESH MATERIALIZED VIEW
     Spark         millstream, FULL: the whole query on Spark, the difference applied
 
-Times are wall-clock, of one run each, after cycles of the same share that warm. The tables are printed as Markdown.
-At the end every stream table is compared with its query.
+Times are wall-clock, of one run each, after cycles of the same share that warm. The tables are
+printed as Markdown. At the end every stream table is compared with its query.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ from millstream.testing.tpch.queries import queries
 
 SCALE = float(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("BENCH_TPCH_SCALE", "1"))
 SHARES = tuple(
-    float(share) for share in (sys.argv[2:] or os.environ.get("BENCH_TPCH_SHARES", "0.0001 0.001 0.01").split())
+    float(share)
+    for share in (sys.argv[2:] or os.environ.get("BENCH_TPCH_SHARES", "0.0001 0.001 0.01").split())
 )
-# Cycles of each share before it is timed: as a service that runs with such changes, not as one that has just started.
+# Cycles of each share before it is timed: as a service that runs with such changes, not as one that
+# has just started.
 WARMING = 3
 MEMORY = {"max_wal_size": "8GB", "shared_buffers": "1GB", "work_mem": "64MB"}
 
@@ -92,25 +94,38 @@ class Bench:
             return Line(name, self.postgres(name), self.refused[name])
         refresh, report = timed(lambda: self.ms.refresh(name))
         spark, full = timed(lambda: self.ms.refresh(name, full=True))
-        assert (full.action, full.rows_inserted + full.rows_updated + full.rows_deleted) == ("FULL", 0), name
+        assert (full.action, full.rows_inserted + full.rows_updated + full.rows_deleted) == (
+            "FULL",
+            0,
+        ), name
         blocks = len(self.ms.explain(name).planned.blocks)
-        return Line(name, self.postgres(name), "", report.action, blocks, report.rows_read, refresh, spark)
+        return Line(
+            name, self.postgres(name), "", report.action, blocks, report.rows_read, refresh, spark
+        )
 
     def postgres(self, name: str) -> float:
-        return timed(lambda: self.conn.execute(f"REFRESH MATERIALIZED VIEW postgres_{name}".encode()))[0]
+        return timed(
+            lambda: self.conn.execute(f"REFRESH MATERIALIZED VIEW postgres_{name}".encode())
+        )[0]
 
 
 def main() -> None:
     with millstream.embedded(settings=MEMORY) as server, connect(server.dsn) as conn:
         sizes = load(conn, SCALE)
-        print(f"TPC-H, scale {SCALE:g}: {', '.join(f'{rows:,} {table}' for table, rows in sizes.items())}")
+        print(
+            f"TPC-H, scale {SCALE:g}: {', '.join(f'{rows:,} {table}' for table, rows in sizes.items())}"
+        )
         with millstream.connect(server.dsn) as ms:
             bench = Bench(ms, conn, TpchChanges(conn), refused=made(ms, conn))
             for share in SHARES:
                 for _ in range(WARMING):
                     bench.warm(share)
                 show(share, bench.cycle(share), bench.changes)
-            wrong = [name for name in queries(SCALE) if name not in bench.refused and not ms.verify(name).ok]
+            wrong = [
+                name
+                for name in queries(SCALE)
+                if name not in bench.refused and not ms.verify(name).ok
+            ]
             assert not wrong, wrong
 
 
@@ -128,7 +143,9 @@ def made(ms: millstream.Millstream, conn: Connection) -> dict[str, str]:
 
 def show(share: float, measured: Iterator[Line], changes: TpchChanges) -> None:
     """The table of one share of change, line by line as it is measured, and its sum."""
-    print(f"\n### {share:.2%} changed: {changes.log['rf2']:,} orders turned over, as much of each table at random\n")
+    print(
+        f"\n### {share:.2%} changed: {changes.log['rf2']:,} orders turned over, as much of each table at random\n"
+    )
     print(HEAD)
     lines = list[Line]()
     for line in measured:
@@ -138,7 +155,10 @@ def show(share: float, measured: Iterator[Line], changes: TpchChanges) -> None:
     slow = [line for line in kept if line.postgres > 1000]
     over_spark = sum(line.refresh < line.spark for line in kept)
     over_postgres = sum(line.refresh < line.postgres for line in slow)
-    print(f"\n{len(kept)} of {len(lines)} are kept; faster than Spark: {over_spark} of {len(kept)};", end=" ")
+    print(
+        f"\n{len(kept)} of {len(lines)} are kept; faster than Spark: {over_spark} of {len(kept)};",
+        end=" ",
+    )
     print(f"faster than PostgreSQL where that takes more than 1 s: {over_postgres} of {len(slow)}.")
 
 

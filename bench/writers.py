@@ -5,8 +5,9 @@
     log       REPLICA IDENTITY FULL, read and stored by a process on this very machine
     later     the same, read when the writers are done: what is left for them to pay
 
-pgbench writes, with 1, 10 and 50 sessions, to a narrow table (3 columns) and a wide one (30): inserts and updates of
-single rows, and inserts of 10,000 rows by one statement. BENCH_SECONDS says how long each takes.
+pgbench writes, with 1, 10 and 50 sessions, to a narrow table (3 columns) and a wide one (30):
+inserts and updates of single rows, and inserts of 10,000 rows by one statement. BENCH_SECONDS says
+how long each takes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ WAYS = ("none", "triggers", "log", "later")
 LOADS = {
     "insert 1 row": ("INSERT INTO {table} SELECT :id, :v{more}", (1, 10, 50)),
     "update 1 row": ("UPDATE {table} SET v = :v WHERE id = :old", (1, 10, 50)),
-    "insert 10,000 rows": ("INSERT INTO {table} SELECT g, :v{more} FROM generate_series(1, 10000) AS g", (1,)),
+    "insert 10,000 rows": (
+        "INSERT INTO {table} SELECT g, :v{more} FROM generate_series(1, 10000) AS g",
+        (1,),
+    ),
 }
 
 
@@ -54,7 +58,10 @@ def main() -> None:
                         for count in sessions:
                             rate = written(server, table, width, load, count)
                             found.setdefault((table, load, count), {})[way] = rate
-    print(f"{'table':8} {'load':20} {'sessions':>8} {'none/s':>10}   " + "   ".join(f"{way:>8}" for way in WAYS[1:]))
+    print(
+        f"{'table':8} {'load':20} {'sessions':>8} {'none/s':>10}   "
+        + "   ".join(f"{way:>8}" for way in WAYS[1:])
+    )
     for (table, load, count), rates in found.items():
         ratios = "   ".join(f"{rates[way] / rates['none']:8.2f}" for way in WAYS[1:])
         print(f"{table:8} {load:20} {count:8} {rates['none']:10,.0f}   {ratios}")
@@ -65,7 +72,9 @@ def captured(conn: Connection, server: Server, table: str, width: int, way: str)
     """The table, made anew, and captured this way."""
     columns = "".join(f", c{number} text" for number in range(width))
     conn.execute(f"CREATE TABLE public.{table} (id int, v int{columns})".encode())
-    conn.execute(f"INSERT INTO public.{table} (id, v) SELECT g, 0 FROM generate_series(1, {ROWS}) AS g".encode())
+    conn.execute(
+        f"INSERT INTO public.{table} (id, v) SELECT g, 0 FROM generate_series(1, {ROWS}) AS g".encode()
+    )
     conn.execute(f"CREATE INDEX ON public.{table} (id); ANALYZE public.{table}".encode())
     oid = conn.execute("SELECT %s::regclass::oid", (f"public.{table}",)).fetchall()[0][0]
     pipeline: Pipeline | None = None

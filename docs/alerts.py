@@ -1,6 +1,8 @@
-"""The alerts on channel `millstream_alert`: when each is sent, with which facts, and the test that shows it.
+"""The alerts on channel `millstream_alert`: when each is sent, with which facts, and the test that
+shows it.
 
-`docs/generate.py` prints the table; `tests/test_docs.py` checks that it has every alert and that the tests exist.
+`docs/generate.py` prints the table; `tests/test_docs.py` checks that it has every alert and that
+the tests exist.
 """
 
 from __future__ import annotations

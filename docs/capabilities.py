@@ -1,7 +1,9 @@
-"""Which SQL is supported, how, and at what cost; and which is refused. Printed as docs/reference/sql.md.
+"""Which SQL is supported, how, and at what cost; and which is refused. Printed as
+docs/reference/sql.md.
 
-Every row has a query over the shop of tests/plan, and the suite plans it: a supported one is accepted, with
-the blocks that are named here, and a refused one is refused with that code and those words.
+Every row has a query over the shop of tests/plan, and the suite plans it: a supported one is
+accepted, with the blocks that are named here, and a refused one is refused with that code and those
+words.
 """
 
 from __future__ import annotations
@@ -624,7 +626,13 @@ REFUSED: tuple[Refused, ...] = (
         "without an ORDER BY of its own",
         "the order in the call: `array_agg(o.id ORDER BY o.placed)`",
     ),
-    Refused("a query without columns", "SELECT FROM orders", "MS102", "a query without columns", "`SELECT 1 AS one`"),
+    Refused(
+        "a query without columns",
+        "SELECT FROM orders",
+        "MS102",
+        "a query without columns",
+        "`SELECT 1 AS one`",
+    ),
     Refused(
         "a window that extends a named one",
         "SELECT id, sum(amount) OVER (w ORDER BY id) AS t FROM orders WINDOW w AS (PARTITION BY customer)",
@@ -646,12 +654,44 @@ REFUSED: tuple[Refused, ...] = (
         "grouping by",
         "its text",
     ),
-    Refused("a query without a table", "SELECT 1 AS one", "MS102", "a query without a table", "a view"),
-    Refused("a whole row", "SELECT o FROM orders AS o", "MS102", "a reference to a whole row", "its columns"),
-    Refused("system columns", "SELECT id, xmin FROM orders", "MS102", "system column", "columns of the table"),
-    Refused("FROM ONLY", "SELECT id FROM ONLY orders", "MS102", "FROM ONLY", "the table with its children"),
-    Refused("TABLESAMPLE", "SELECT id FROM orders TABLESAMPLE SYSTEM (10)", "MS102", "TABLESAMPLE", "the whole table"),
-    Refused("FOR UPDATE, FOR SHARE", "SELECT id FROM orders FOR UPDATE", "MS102", "FOR UPDATE", "nothing"),
+    Refused(
+        "a query without a table", "SELECT 1 AS one", "MS102", "a query without a table", "a view"
+    ),
+    Refused(
+        "a whole row",
+        "SELECT o FROM orders AS o",
+        "MS102",
+        "a reference to a whole row",
+        "its columns",
+    ),
+    Refused(
+        "system columns",
+        "SELECT id, xmin FROM orders",
+        "MS102",
+        "system column",
+        "columns of the table",
+    ),
+    Refused(
+        "FROM ONLY",
+        "SELECT id FROM ONLY orders",
+        "MS102",
+        "FROM ONLY",
+        "the table with its children",
+    ),
+    Refused(
+        "TABLESAMPLE",
+        "SELECT id FROM orders TABLESAMPLE SYSTEM (10)",
+        "MS102",
+        "TABLESAMPLE",
+        "the whole table",
+    ),
+    Refused(
+        "FOR UPDATE, FOR SHARE",
+        "SELECT id FROM orders FOR UPDATE",
+        "MS102",
+        "FOR UPDATE",
+        "nothing",
+    ),
     Refused(
         "current_user and its like",
         "SELECT id FROM customers WHERE name = current_user",

@@ -61,7 +61,15 @@ def sql() -> str:
     blocks = "A query becomes a chain of blocks, innermost first. The rows of the last one are the stream table."
     kinds = table(("block", "what it does"), ((f"`{kind}`", told) for kind, told in KINDS.items()))
     kept = (
-        (one.construct, f"`{one.example}`", ", ".join(one.blocks), one.strategy, one.cost, one.limits) for one in KEPT
+        (
+            one.construct,
+            f"`{one.example}`",
+            ", ".join(one.blocks),
+            one.strategy,
+            one.cost,
+            one.limits,
+        )
+        for one in KEPT
     )
     refused = ((one.construct, f"`{one.example}`", f"`{one.code}`", one.instead) for one in REFUSED)
     also = (
@@ -72,7 +80,11 @@ def sql() -> str:
         "SQL",
         head,
         section("Blocks", blocks, kinds),
-        section("Supported", table(("construct", "example", "blocks", "strategy", "cost", "limits"), kept), also),
+        section(
+            "Supported",
+            table(("construct", "example", "blocks", "strategy", "cost", "limits"), kept),
+            also,
+        ),
         section("Refused", table(("construct", "example", "code", "instead"), refused)),
     )
 
@@ -101,9 +113,20 @@ def history() -> str:
     return page(
         "The history of refreshes",
         head,
-        section("Status", table(("status", "meaning"), ((f"`{one}`", told) for one, told in STATUSES.items())), left),
-        section("Action", table(("action", "meaning"), ((f"`{one}`", told) for one, told in ACTIONS.items()))),
-        section("Reason", table(("code", "meaning"), ((f"`{one}`", told) for one, told in REASONS.items())), failed),
+        section(
+            "Status",
+            table(("status", "meaning"), ((f"`{one}`", told) for one, told in STATUSES.items())),
+            left,
+        ),
+        section(
+            "Action",
+            table(("action", "meaning"), ((f"`{one}`", told) for one, told in ACTIONS.items())),
+        ),
+        section(
+            "Reason",
+            table(("code", "meaning"), ((f"`{one}`", told) for one, told in REASONS.items())),
+            failed,
+        ),
     )
 
 
@@ -121,12 +144,21 @@ def monitoring() -> str:
         "told by [alerts](alerts.md)."
     )
     listed = ((f"[{one.name}](#{one.name})", one.meaning, _test_link(one.test)) for one in MONITORS)
-    return page("Monitoring", head, table(("name", "what it shows", "test"), listed), *map(_monitor, MONITORS))
+    return page(
+        "Monitoring",
+        head,
+        table(("name", "what it shows", "test"), listed),
+        *map(_monitor, MONITORS),
+    )
 
 
 def _monitor(one: Monitor) -> str:
     columns = ((f"`{name}`", one.column_meaning(name)) for name in one.columns)
-    return section(one.name, f"```sql\n{one.call};\n```", table(("column", "meaning"), columns) if one.columns else "")
+    return section(
+        one.name,
+        f"```sql\n{one.call};\n```",
+        table(("column", "meaning"), columns) if one.columns else "",
+    )
 
 
 def _test_link(test: str) -> str:
@@ -145,12 +177,16 @@ def alerts() -> str:
         "bytes has shortened texts, and the key `shortened`."
     )
     rows = ((f"`{one.kind}`", one.when, one.facts, _shown_by(one.test)) for one in ALERTS)
-    test = _shown_by("tests/postgres/test_notifications.py::test_a_transition_names_the_source_and_both_modes")
+    test = _shown_by(
+        "tests/postgres/test_notifications.py::test_a_transition_names_the_source_and_both_modes"
+    )
     transitions = (
         "`LISTEN millstream_cdc_transition` tells of each source whose capture mode has changed: `source`,\n"
         f"`old_mode`, `new_mode` (TRIGGER, TRANSITIONING or WAL) and `slot`; shown by {test}."
     )
-    return page("Alerts", head, table(("alert", "sent when", "facts", "shown by"), rows), transitions)
+    return page(
+        "Alerts", head, table(("alert", "sent when", "facts", "shown by"), rows), transitions
+    )
 
 
 def _shown_by(test: str) -> str:
@@ -167,8 +203,12 @@ def commands() -> str:
         "Every command that works on a database takes it from `--dsn` or from `MILLSTREAM_DSN`. Tables are for",
         "people; `--json` prints one JSON document on stdout, errors too, on stderr.",
     ]
-    codes = table(("exit code", "meaning"), ((str(int(code)), meaning) for code, meaning in MEANINGS.items()))
-    return page("Commands", "\n".join(head), *map(command_section, COMMANDS), section("Exit codes", codes))
+    codes = table(
+        ("exit code", "meaning"), ((str(int(code)), meaning) for code, meaning in MEANINGS.items())
+    )
+    return page(
+        "Commands", "\n".join(head), *map(command_section, COMMANDS), section("Exit codes", codes)
+    )
 
 
 def command_section(command: ModuleType) -> str:
@@ -180,7 +220,12 @@ def command_section(command: ModuleType) -> str:
     given = sorted(made.commands[name].params, key=lambda one: one.param_type_name != "argument")
     options = table(("argument or option", "meaning", "default"), map(parameter, given))
     example = f"```sh\n{command.EXAMPLE}\n```"
-    return section(f"millstream {name}", inspect.cleandoc(command.run.__doc__ or ""), options, f"Example:\n\n{example}")
+    return section(
+        f"millstream {name}",
+        inspect.cleandoc(command.run.__doc__ or ""),
+        options,
+        f"Example:\n\n{example}",
+    )
 
 
 def parameter(one: Any) -> tuple[str, str, str]:
@@ -195,7 +240,11 @@ def parameter(one: Any) -> tuple[str, str, str]:
 
 def default_of(value: object) -> str:
     """A default as the user would type it; a flag that is off has none worth printing."""
-    return "" if value is None or value is False else f"`{str(value).lower() if value is True else value}`"
+    return (
+        ""
+        if value is None or value is False
+        else f"`{str(value).lower() if value is True else value}`"
+    )
 
 
 # -- settings --------------------------------------------------------------------------------
@@ -228,7 +277,9 @@ def settings() -> str:
 
 
 def setting_row(name: str, field: FieldInfo) -> tuple[str, ...]:
-    """Return a setting's names, its default as written in the file, its meaning, and the test that shows it."""
+    """Return a setting's names, its default as written in the file, its meaning, and the test that
+    shows it.
+    """
     # Built without reading the environment and the file.
     default = Settings.model_construct().model_dump()[name]
     variable, shown_by = f"`{PREFIX}{name.upper()}`", _shown_by(SHOWN_BY[name])
@@ -267,7 +318,13 @@ def sql_functions() -> str:
         "that writes, because PostgreSQL's snapshots do not say whether they see their own transaction."
     )
     rows = map(sql_function_row, SQL_FUNCTIONS)
-    return page("SQL functions", head, example, waiting, table(("function", "what it does", "who may", "test"), rows))
+    return page(
+        "SQL functions",
+        head,
+        example,
+        waiting,
+        table(("function", "what it does", "who may", "test"), rows),
+    )
 
 
 def sql_function_row(one: SqlFunction) -> tuple[str, str, str, str]:
@@ -289,14 +346,22 @@ def error_codes() -> str:
         "After a retryable error, trying again can succeed."
     )
     kinds = sorted(subclasses(errors.MillstreamError), key=lambda kind: kind.code)
-    families = f"```\n{textwrap.dedent(inspect.cleandoc(errors.__doc__ or '').split(chr(10) * 2)[2])}\n```"
+    families = (
+        f"```\n{textwrap.dedent(inspect.cleandoc(errors.__doc__ or '').split(chr(10) * 2)[2])}\n```"
+    )
     return page("Errors", head, families, table(ERROR_COLUMNS, map(error_row, kinds)))
 
 
 def error_row(kind: type[errors.MillstreamError]) -> tuple[str, str, str, str, str]:
     """An error class: its code, its name, its meaning, and what a command makes of it."""
     again = "yes" if kind.retryable else ""
-    return f"`{kind.code}`", f"`{kind.__name__}`", first_line(kind), again, str(int(exit_code(kind(""))))
+    return (
+        f"`{kind.code}`",
+        f"`{kind.__name__}`",
+        first_line(kind),
+        again,
+        str(int(exit_code(kind("")))),
+    )
 
 
 def subclasses(kind: type[errors.MillstreamError]) -> Iterator[type[errors.MillstreamError]]:
@@ -333,12 +398,14 @@ def section(title: str, *parts: str) -> str:
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )
 
 
 def first_line(thing: object) -> str:
     """The first line of a docstring."""
-    return (inspect.getdoc(thing) or "").partition("\n")[0]
+    return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
 
 
 def main() -> None:

@@ -1,7 +1,9 @@
-"""The functions and views for monitoring: what each shows, in which columns, and the test that shows it.
+"""The functions and views for monitoring: what each shows, in which columns, and the test that
+shows it.
 
-`docs/generate.py` prints the page. `tests/test_docs.py` checks that the tests exist, `tests/catalog/test_monitoring.py`
-that the database has these functions, views and columns and no others.
+`docs/generate.py` prints the page. `tests/test_docs.py` checks that the tests exist,
+`tests/catalog/test_monitoring.py` that the database has these functions, views and columns and no
+others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The settings, each with the test that shows what it does.
 
-`docs/generate.py` prints them; `tests/test_docs.py` checks that every setting is here, and that the tests exist.
+`docs/generate.py` prints them; `tests/test_docs.py` checks that every setting is here, and that the
+tests exist.
 """
 
 from __future__ import annotations

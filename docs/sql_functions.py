@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 REQUESTS = "tests/catalog/test_requests.py"
 _LIFE = "tests/service/requests/test_answer.py::test_the_life_of_a_stream_table_by_requests"
-_REPLACED = "tests/service/requests/test_answer.py::test_a_replacement_creates_alters_or_leaves_alone"
+_REPLACED = (
+    "tests/service/requests/test_answer.py::test_a_replacement_creates_alters_or_leaves_alone"
+)
 _OWNERS = "operators; owners of the stream table"
 _ALL_RIGHTS = "the owner of the stream table"
 
@@ -30,9 +32,19 @@ _NEW = (
 
 SQL_FUNCTIONS = (
     SqlFunction(
-        "create_stream_table", _NEW, "Create a stream table that belongs to the calling role.", "operators", _LIFE
+        "create_stream_table",
+        _NEW,
+        "Create a stream table that belongs to the calling role.",
+        "operators",
+        _LIFE,
     ),
-    SqlFunction("create_or_replace_stream_table", _NEW, "Create it, alter it, or do nothing.", "operators", _REPLACED),
+    SqlFunction(
+        "create_or_replace_stream_table",
+        _NEW,
+        "Create it, alter it, or do nothing.",
+        "operators",
+        _REPLACED,
+    ),
     SqlFunction(
         "alter_stream_table",
         "name, schedule => NULL, refresh_mode => NULL, status => NULL, query => NULL, cdc_mode => NULL",
@@ -48,7 +60,9 @@ SQL_FUNCTIONS = (
         _LIFE,
     ),
     SqlFunction("refresh_stream_table", "name", "Refresh it now.", _OWNERS, _LIFE),
-    SqlFunction("verify_stream_table", "name", "Refresh it and compare it with its query.", _OWNERS, _LIFE),
+    SqlFunction(
+        "verify_stream_table", "name", "Refresh it and compare it with its query.", _OWNERS, _LIFE
+    ),
     SqlFunction(
         "validate_query",
         "query",
@@ -56,7 +70,13 @@ SQL_FUNCTIONS = (
         "operators",
         _LIFE,
     ),
-    SqlFunction("explain_query", "query", "Show the blocks by which it would be maintained.", "operators", _LIFE),
+    SqlFunction(
+        "explain_query",
+        "query",
+        "Show the blocks by which it would be maintained.",
+        "operators",
+        _LIFE,
+    ),
     SqlFunction(
         "wait_for",
         "request, timeout => '1 minute'",

@@ -1,8 +1,8 @@
 """What every test may ask for: a real PostgreSQL, a fresh database in it, a connection to that.
 
-MILLSTREAM_TEST_BINDIR names another PostgreSQL's bin directory; without it the embedded PostgreSQL 18 runs.
-The tests connect as a role that is not named like one of our schemas: a role's own name comes first in its
-search_path, so the tables of a role "millstream" would be made among ours.
+MILLSTREAM_TEST_BINDIR names another PostgreSQL's bin directory; without it the embedded PostgreSQL
+18 runs. The tests connect as a role that is not named like one of our schemas: a role's own name
+comes first in its search_path, so the tables of a role "millstream" would be made among ours.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from millstream.postgres.connection import Connection, connect
 # Nothing here survives the run, so nothing need reach the disk.
 SETTINGS = {"fsync": "off", "full_page_writes": "off"}
 ROLE = "tester"
-# For processes that tests start: compiled once and not twice, Java takes half as long for what runs a few times.
+# For processes that tests start: compiled once and not twice, Java takes half as long for what runs
+# a few times.
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 os.environ.setdefault("MILLSTREAM_SPARK_CONF", json.dumps(QUICK))
 
@@ -41,7 +42,9 @@ _numbers = count(1)
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """One server for the whole run."""
-    with embedded(bindir=os.environ.get("MILLSTREAM_TEST_BINDIR") or None, settings=SETTINGS) as running:
+    with embedded(
+        bindir=os.environ.get("MILLSTREAM_TEST_BINDIR") or None, settings=SETTINGS
+    ) as running:
         with psycopg.connect(running.dsn, autocommit=True) as admin:
             admin.execute(f"CREATE ROLE {ROLE} SUPERUSER LOGIN")
         yield running
@@ -62,7 +65,8 @@ def database(server: Server) -> Iterator[str]:
 
 
 def _end_senders(admin: psycopg.Connection, database: str) -> None:
-    # A slot that is read from keeps its database from being dropped; the server sees a moment later that we are gone.
+    # A slot that is read from keeps its database from being dropped; the server sees a moment later
+    # that we are gone.
     query = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s AND active"
     deadline = time.monotonic() + 10
     while admin.execute(query, (database,)).fetchall() and time.monotonic() < deadline:
@@ -70,7 +74,8 @@ def _end_senders(admin: psycopg.Connection, database: str) -> None:
 
 
 def _roll_back_prepared(admin: psycopg.Connection, database: str) -> None:
-    # A prepared transaction keeps its database from being dropped, and can be ended only from inside it.
+    # A prepared transaction keeps its database from being dropped, and can be ended only from
+    # inside it.
     query = "SELECT gid FROM pg_prepared_xacts WHERE database = %s"
     gids = [gid for (gid,) in admin.execute(query, (database,)).fetchall()]
     if gids:
@@ -102,14 +107,18 @@ def another(database: str) -> Iterator[Callable[[], Connection]]:
 
 @pytest.fixture
 def writer(database: str) -> Iterator[psycopg.Connection]:
-    """A connection of an application, which changes tables; a test file may give it tables of its own."""
+    """A connection of an application, which changes tables; a test file may give it tables of its
+    own.
+    """
     with psycopg.connect(database, autocommit=True) as connection:
         yield connection
 
 
 @cache
 def started() -> SparkSession:
-    """This process's Spark, or the whole run's: compiled as well as can be, which after minutes is a quarter faster."""
+    """This process's Spark, or the whole run's: compiled as well as can be, which after minutes is
+    a quarter faster.
+    """
     from millstream.spark import session
     from millstream.testing.spark import attached
 
@@ -138,7 +147,9 @@ def ms(database: str, spark: SparkSession) -> Iterator[Millstream]:
 
 @pytest.fixture
 def unfilled(database: str, writer: psycopg.Connection) -> Iterator[Millstream]:
-    """Millstream without Spark, and the stream table `totals` over `orders`, which has not been filled yet."""
+    """Millstream without Spark, and the stream table `totals` over `orders`, which has not been
+    filled yet.
+    """
     writer.execute("CREATE TABLE orders (id int PRIMARY KEY, region text, amount int)")
     with millstream.connect(database) as ms:
         query = "SELECT region, sum(amount) AS total FROM orders GROUP BY region"

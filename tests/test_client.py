@@ -1,4 +1,6 @@
-"""Every error of the Python API is a MillstreamError: each public function is called with bad input of each kind."""
+"""Every error of the Python API is a MillstreamError: each public function is called with bad input
+of each kind.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,11 @@ BAD: dict[str, object] = {
 # Of every public method, arguments that it accepts; `st` is a stream table.
 GOOD: dict[str, dict[str, object]] = {
     "create_stream_table": {"name": "new", "query": "SELECT id FROM t", "initialize": False},
-    "create_or_replace_stream_table": {"name": "new", "query": "SELECT id FROM t", "initialize": False},
+    "create_or_replace_stream_table": {
+        "name": "new",
+        "query": "SELECT id FROM t",
+        "initialize": False,
+    },
     "validate": {"query": "SELECT id FROM t"},
     "alter_stream_table": {"name": "st"},
     "drop_stream_table": {"name": "st"},
@@ -69,7 +75,11 @@ GOOD: dict[str, dict[str, object]] = {
 
 
 def methods() -> dict[str, Callable[..., Any]]:
-    return {name: one for name, one in inspect.getmembers(Millstream, inspect.isfunction) if not name.startswith("_")}
+    return {
+        name: one
+        for name, one in inspect.getmembers(Millstream, inspect.isfunction)
+        if not name.startswith("_")
+    }
 
 
 def test_every_public_method_is_called_below() -> None:
@@ -97,7 +107,9 @@ def filled(ms: Millstream, database: str) -> Millstream:
 
 
 def test_bad_input_of_every_kind_is_an_error_of_ours_or_none(filled: Millstream) -> None:
-    """A NUL in a query was psycopg's DataError, schedule=None an AttributeError, history of -1 a raw server error."""
+    """A NUL in a query was psycopg's DataError, schedule=None an AttributeError, history of -1 a
+    raw server error.
+    """
     wrong = []
     for name, good in GOOD.items():
         if name in ("uninstall", "close"):
@@ -108,7 +120,9 @@ def test_bad_input_of_every_kind_is_an_error_of_ours_or_none(filled: Millstream)
                 if kind.default is value or (name == "drop_stream_table" and value is True):
                     continue
                 error = raised(lambda given={**good, parameter: value}, act=act: act(**given))  # type: ignore[misc]
-                if error is not None and (not isinstance(error, MillstreamError) or isinstance(error, InternalError)):
+                if error is not None and (
+                    not isinstance(error, MillstreamError) or isinstance(error, InternalError)
+                ):
                     wrong.append(f"{name}({parameter}={what}): {type(error).__name__}: {error}")
                 elif isinstance(error, BadSetting):
                     assert error.hint, f"{name}({parameter}={what})"
@@ -119,14 +133,20 @@ def test_bad_input_of_every_kind_is_an_error_of_ours_or_none(filled: Millstream)
     assert filled.refresh("st").action == "NO_DATA"
 
 
-@pytest.mark.parametrize("value", [None, 5, b"x", ["1m"], object()], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value", [None, 5, b"x", ["1m"], object()], ids=lambda value: type(value).__name__
+)
 def test_a_schedule_that_is_no_text_is_refused(filled: Millstream, value: Any) -> None:
     with pytest.raises(BadSetting, match="schedule"):
         filled.create_stream_table("new", "SELECT id FROM t", schedule=value)
 
 
-@pytest.mark.parametrize("schedule", ["-1s", "0s", "0", "1 fortnight", "1.5s", "1s2", "∞", "1e9s", "９s", "100ms"])
-def test_a_schedule_that_makes_no_sense_is_refused_with_what_does(filled: Millstream, schedule: str) -> None:
+@pytest.mark.parametrize(
+    "schedule", ["-1s", "0s", "0", "1 fortnight", "1.5s", "1s2", "∞", "1e9s", "９s", "100ms"]
+)
+def test_a_schedule_that_makes_no_sense_is_refused_with_what_does(
+    filled: Millstream, schedule: str
+) -> None:
     with pytest.raises(BadSetting) as caught:
         filled.create_stream_table("new", "SELECT id FROM t", schedule=schedule)
     assert "500ms" in caught.value.hint or "200ms" in caught.value.hint
@@ -136,7 +156,16 @@ def test_a_schedule_that_makes_no_sense_is_refused_with_what_does(filled: Millst
 
 def test_bad_arguments_of_connect_are_errors_of_ours(database: str, spark: SparkSession) -> None:
     wrong = []
-    places = {"dsn": [*BAD.values(), "postgresql://[", "host=", "port=x", "nonsense=1", "postgresql://h:99999999/d"]}
+    places = {
+        "dsn": [
+            *BAD.values(),
+            "postgresql://[",
+            "host=",
+            "port=x",
+            "nonsense=1",
+            "postgresql://h:99999999/d",
+        ]
+    }
     places |= {name: [5, "x", {}, object()] for name in ("spark", "settings", "progress")}
     for parameter, values in places.items():
         for value in values:
@@ -150,7 +179,10 @@ def test_bad_arguments_of_connect_are_errors_of_ours(database: str, spark: Spark
 
 def test_a_bad_directory_of_an_embedded_server_is_an_error_of_ours() -> None:
     for bindir in ("/nonesuch", "/etc/passwd"):
-        with pytest.raises(MillstreamError, match="did not start"), millstream.embedded(bindir=bindir):
+        with (
+            pytest.raises(MillstreamError, match="did not start"),
+            millstream.embedded(bindir=bindir),
+        ):
             pass
 
 

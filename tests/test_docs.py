@@ -1,4 +1,6 @@
-"""Docs that cannot lie: the reference is what the code prints, commands exist, links lead somewhere."""
+"""Docs that cannot lie: the reference is what the code prints, commands exist, links lead
+somewhere.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,22 @@ def test_the_reference_has_no_page_that_the_code_does_not_print() -> None:
 
 def test_every_function_for_users_has_its_row_and_a_test_that_shows_it() -> None:
     functions = importlib.import_module("docs.sql_functions").SQL_FUNCTIONS
-    missing = [one.name for one in functions if f"def {one.test.partition('::')[2]}(" not in _text(one.test)]
+    missing = [
+        one.name
+        for one in functions
+        if f"def {one.test.partition('::')[2]}(" not in _text(one.test)
+    ]
     assert missing == []
     helpers = {"request", "raise_answer", "is_visible", "is_captured", "service_is_running"}
     asked = {*roles.ROUTINES["operator"], *roles.ROUTINES["owner"]} - helpers
     monitoring = importlib.import_module("docs.monitoring")
     described = {one.name for one in (*functions, *monitoring.MONITORS)} | set(monitoring.HELPERS)
     text = "\n".join(path.read_text() for path in MIGRATIONS)
-    made = {name for name in asked if re.search(rf"^CREATE (FUNCTION|PROCEDURE) millstream.{name}\(", text, re.M)}
+    made = {
+        name
+        for name in asked
+        if re.search(rf"^CREATE (FUNCTION|PROCEDURE) millstream.{name}\(", text, re.M)
+    }
     assert made - described == set()
 
 
@@ -102,7 +112,9 @@ def shell_lines() -> Iterator[Any]:
 def test_every_command_line_in_the_docs_is_understood(line: str) -> None:
     name, *arguments = shlex.split(line, comments=True)[1:]
     program: Any = typer.main.get_command(app)
-    needs_database = any("--dsn" in one.opts and one.required for one in program.commands[name].params)
+    needs_database = any(
+        "--dsn" in one.opts and one.required for one in program.commands[name].params
+    )
     given = [*(["--dsn", "postgresql:///x"] if needs_database else []), *arguments]
     program.commands[name].make_context(name, given)
 
@@ -127,7 +139,8 @@ def test_the_names_of_files_in_the_docs_are_there() -> None:
         (page, path)
         for page in PAGES
         for path in re.findall(
-            r"`((?:src/millstream|algebra|plan|sql|cli|docs|tests)/[\w/.-]+\.(?:py|md))`", page.read_text()
+            r"`((?:src/millstream|algebra|plan|sql|cli|docs|tests)/[\w/.-]+\.(?:py|md))`",
+            page.read_text(),
         )
     }
     missing = [
@@ -139,10 +152,13 @@ def test_the_names_of_files_in_the_docs_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [("reliability.md", 100), ("security.md", 10), ("explain/schema-changes.md", 15)]
+    ("page", "least"),
+    [("reliability.md", 100), ("security.md", 10), ("explain/schema-changes.md", 15)],
 )
 def test_every_test_that_a_page_names_exists(page: str, least: int) -> None:
-    told = re.findall(r"\]\((?:\.\./)+(tests/[^)]+)\): (`test_\w+`(?:, `test_\w+`)*)", (DOCS / page).read_text())
+    told = re.findall(
+        r"\]\((?:\.\./)+(tests/[^)]+)\): (`test_\w+`(?:, `test_\w+`)*)", (DOCS / page).read_text()
+    )
     named = [(path, name) for path, names in told for name in re.findall(r"test_\w+", names)]
     assert len(named) > least
     assert [one for one in named if f"def {one[1]}(" not in (ROOT / one[0]).read_text()] == []
@@ -154,15 +170,23 @@ NAMED = re.compile(r"`([a-z_/]+\.py):(\w+)`")
 def test_every_function_that_the_life_of_a_change_names_exists() -> None:
     named = NAMED.findall((DOCS / "explain" / "life-of-a-change.md").read_text())
     sources = {file: (ROOT / "src" / "millstream" / file).read_text() for file, _ in named}
-    missing = [(file, name) for file, name in named if not re.search(rf"^(def|class) {name}\b", sources[file], re.M)]
+    missing = [
+        (file, name)
+        for file, name in named
+        if not re.search(rf"^(def|class) {name}\b", sources[file], re.M)
+    ]
     assert len(named) > 15
     assert missing == []
 
 
 def test_the_life_of_a_change_stays_in_a_room_as_long_as_it_can() -> None:
-    """It was 47 changes of room once; whoever follows the path by the files opens one package after the other."""
+    """It was 47 changes of room once; whoever follows the path by the files opens one package after
+    the other.
+    """
     page = (DOCS / "explain" / "life-of-a-change.md").read_text()
-    rooms = [file.partition("/")[0] for file, _ in NAMED.findall(page.partition("\n## Verified")[0])]
+    rooms = [
+        file.partition("/")[0] for file, _ in NAMED.findall(page.partition("\n## Verified")[0])
+    ]
     by_file = sum(one != other for one, other in pairwise(rooms))
     [path] = re.findall(r"^    (capture \| .*(?:\n    .*)*)", page, re.MULTILINE)
     assert by_file <= path.count(">") <= 20
@@ -171,9 +195,16 @@ def test_the_life_of_a_change_stays_in_a_room_as_long_as_it_can() -> None:
 
 def test_everything_for_monitoring_is_described_with_a_test_that_exists() -> None:
     page = importlib.import_module("docs.monitoring")
-    assert [one.name for one in page.MONITORS if f"def {one.test.partition('::')[2]}(" not in _text(one.test)] == []
+    assert [
+        one.name
+        for one in page.MONITORS
+        if f"def {one.test.partition('::')[2]}(" not in _text(one.test)
+    ] == []
     described = {one.name for one in page.MONITORS}
-    granted = {name.removeprefix("millstream.").partition("(")[0] for name in (*roles.VIEWS, *roles.FUNCTIONS)}
+    granted = {
+        name.removeprefix("millstream.").partition("(")[0]
+        for name in (*roles.VIEWS, *roles.FUNCTIONS)
+    }
     assert granted - set(page.HELPERS) == described
     used = {column for one in page.MONITORS for column in one.columns if column not in one.own}
     assert used == set(page.COLUMNS)
@@ -183,7 +214,9 @@ def test_every_setting_has_a_test_that_shows_it() -> None:
     from docs.setting_tests import SHOWN_BY
 
     assert sorted(SHOWN_BY) == sorted(Settings.model_fields)
-    assert [test for test in SHOWN_BY.values() if f"def {test.partition('::')[2]}(" not in _text(test)] == []
+    assert [
+        test for test in SHOWN_BY.values() if f"def {test.partition('::')[2]}(" not in _text(test)
+    ] == []
 
 
 def test_every_alert_is_listed_with_a_test_that_exists() -> None:
@@ -191,4 +224,6 @@ def test_every_alert_is_listed_with_a_test_that_exists() -> None:
 
     assert sorted(one.kind for one in ALERTS) == sorted(get_args(Alert))
     shown = [one.test.partition("::") for one in ALERTS]
-    assert [(file, name) for file, _, name in shown if f"def {name}(" not in (ROOT / file).read_text()] == []
+    assert [
+        (file, name) for file, _, name in shown if f"def {name}(" not in (ROOT / file).read_text()
+    ] == []

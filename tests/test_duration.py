@@ -25,7 +25,9 @@ def test_a_number_and_a_unit_are_a_duration(text: str, expected: timedelta) -> N
     assert duration.parse(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1.5s", "1h30m", "1 week", "٣s", "9999999999s"])
+@pytest.mark.parametrize(
+    "text", ["", "5", "s", "-1s", "1.5s", "1h30m", "1 week", "٣s", "9999999999s"]
+)
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
         duration.parse(text)

@@ -1,8 +1,10 @@
-"""Follow the hints of errors that are not about a query: what they tell to run is run, and the error is gone.
+"""Follow the hints of errors that are not about a query: what they tell to run is run, and the
+error is gone.
 
-`FOLLOWED` names the test that follows each hint, here or beside the module that raises the error; `NOT_FOLLOWED` gives
-the reason where no test can. Together they are all of the ways in which the classes of `millstream.errors` are built.
-Hints of refused queries (MS1xx) are followed by `test_hints.py`.
+`FOLLOWED` names the test that follows each hint, here or beside the module that raises the error;
+`NOT_FOLLOWED` gives the reason where no test can. Together they are all of the ways in which the
+classes of `millstream.errors` are built. Hints of refused queries (MS1xx) are followed by
+`test_hints.py`.
 """
 
 from __future__ import annotations
@@ -130,7 +132,9 @@ def built() -> set[str]:
     return {
         f"{name}.{method}"
         for name, kind in vars(errors).items()
-        if inspect.isclass(kind) and issubclass(kind, MillstreamError) and not issubclass(kind, errors.QueryError)
+        if inspect.isclass(kind)
+        and issubclass(kind, MillstreamError)
+        and not issubclass(kind, errors.QueryError)
         for method, how in vars(kind).items()
         if isinstance(how, classmethod)
     }
@@ -229,7 +233,9 @@ def _refresh_both(ms: Millstream, base: str, st: str) -> None:
 
 
 @pytest.mark.spark
-def test_a_name_that_is_taken_is_free_when_the_hint_is_followed(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_name_that_is_taken_is_free_when_the_hint_is_followed(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     writer.execute("CREATE TABLE st (id int)")
     with pytest.raises(errors.NameTaken, match="already exists"):
         ms.create_stream_table("st", "SELECT id FROM t")
@@ -259,8 +265,13 @@ def test_a_closed_connection_is_opened_again_as_the_hint_says(database: str) -> 
 
 
 def test_tables_in_our_schema_are_moved_as_the_hint_says(database: str) -> None:
-    with psycopg.connect(database, autocommit=True) as conn, millstream.connect(database) as connected:
-        conn.execute('CREATE TABLE millstream."My notes" (id int); CREATE TABLE millstream.notes (id int)')
+    with (
+        psycopg.connect(database, autocommit=True) as conn,
+        millstream.connect(database) as connected,
+    ):
+        conn.execute(
+            'CREATE TABLE millstream."My notes" (id int); CREATE TABLE millstream.notes (id int)'
+        )
         with pytest.raises(errors.StillUsed) as caught:
             connected.uninstall()
         moves = caught.value.hint.partition(": ")[2].partition(" Or drop")[0]
@@ -270,28 +281,43 @@ def test_tables_in_our_schema_are_moved_as_the_hint_says(database: str) -> None:
 
 
 RIGHTS = {
-    "temporary tables": ("REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC", "SELECT id FROM free.t"),
+    "temporary tables": (
+        "REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC",
+        "SELECT id FROM free.t",
+    ),
     "schema of the query": ("REVOKE USAGE ON SCHEMA closed FROM PUBLIC", "SELECT id FROM closed.t"),
-    "odd schema": ('REVOKE USAGE ON SCHEMA "Closed too" FROM PUBLIC', 'SELECT id FROM "Closed too".t'),
+    "odd schema": (
+        'REVOKE USAGE ON SCHEMA "Closed too" FROM PUBLIC',
+        'SELECT id FROM "Closed too".t',
+    ),
     "table": ("REVOKE SELECT ON free.t FROM PUBLIC", "SELECT id FROM free.t"),
-    "schema of the stream table": ("REVOKE CREATE ON SCHEMA own FROM PUBLIC", "SELECT id FROM free.t"),
+    "schema of the stream table": (
+        "REVOKE CREATE ON SCHEMA own FROM PUBLIC",
+        "SELECT id FROM free.t",
+    ),
 }
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("case", RIGHTS, ids=str)
-def test_rights_that_are_granted_as_the_hint_says_suffice(database: str, spark: SparkSession, case: str) -> None:
+def test_rights_that_are_granted_as_the_hint_says_suffice(
+    database: str, spark: SparkSession, case: str
+) -> None:
     """The hint was GRANT SELECT ON the tables of the query, which is no SQL."""
     role = f"Clerk {database.rpartition('_')[2]}"
     quoted = f'"{role}"'
     revoke, query = RIGHTS[case]
     with psycopg.connect(database, autocommit=True) as admin:
         name = admin.info.dbname
-        admin.execute(f"CREATE ROLE {quoted} LOGIN; GRANT CREATE ON DATABASE {name} TO {quoted}".encode())
+        admin.execute(
+            f"CREATE ROLE {quoted} LOGIN; GRANT CREATE ON DATABASE {name} TO {quoted}".encode()
+        )
         try:
             with millstream.connect(make_conninfo(database, user=role), spark=spark) as theirs:
                 for schema in ("free", "closed", '"Closed too"'):
-                    admin.execute(f"CREATE SCHEMA {schema}; GRANT USAGE ON SCHEMA {schema} TO PUBLIC".encode())
+                    admin.execute(
+                        f"CREATE SCHEMA {schema}; GRANT USAGE ON SCHEMA {schema} TO PUBLIC".encode()
+                    )
                     admin.execute(f"CREATE TABLE {schema}.t (id int PRIMARY KEY)".encode())
                     admin.execute(f"GRANT SELECT, TRIGGER ON {schema}.t TO PUBLIC".encode())
                 admin.execute("CREATE SCHEMA own; GRANT USAGE, CREATE ON SCHEMA own TO PUBLIC")
@@ -302,7 +328,10 @@ def test_rights_that_are_granted_as_the_hint_says_suffice(database: str, spark: 
 
 
 def _follow(theirs: Millstream, admin: psycopg.Connection, query: str) -> None:
-    """Create; grant what the error asks for, until nothing is asked for any more. The table itself needs its owner."""
+    """Create; grant what the error asks for, until nothing is asked for any more.
+
+    The table itself needs its owner.
+    """
     followed = 0
     while followed < 5:
         try:

@@ -1,8 +1,9 @@
 """Follow the hints of refused queries: what the error tells the user to write is accepted.
 
-`REFUSED` has queries that are refused, each with the stream tables or views that its hint asks for instead. They must
-be accepted, and where the hint keeps the meaning, the last of them must have the rows that PostgreSQL gives for the
-refused query. Hints of errors that are not about a query, and refusals that no known query reaches, are not followed.
+`REFUSED` has queries that are refused, each with the stream tables or views that its hint asks for
+instead. They must be accepted, and where the hint keeps the meaning, the last of them must have the
+rows that PostgreSQL gives for the refused query. Hints of errors that are not about a query, and
+refusals that no known query reaches, are not followed.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ TABLES = """
 class Refused:
     """A query that is refused, words of its hint, and what following the hint leads to.
 
-    A step is the query of a stream table, or a CREATE VIEW, or another statement; the last one is named `followed`,
-    those before it `step1`, `step2`.
+    A step is the query of a stream table, or a CREATE VIEW, or another statement; the last one is
+    named `followed`, those before it `step1`, `step2`.
     """
 
     query: str
@@ -64,7 +65,8 @@ class Refused:
 LIKE = "o.note LIKE c.region || '%'"
 TWO_STEPS = "Make a stream table that has the expression as a column"
 RECURSIVE = (
-    "WITH RECURSIVE r AS (SELECT {0} FROM edges UNION{1} SELECT {2} FROM r JOIN edges e ON e.a = r.b){3} SELECT {4}"
+    "WITH RECURSIVE r AS (SELECT {0} FROM edges UNION{1} SELECT {2} "
+    "FROM r JOIN edges e ON e.a = r.b){3} SELECT {4}"
 )
 
 REFUSED = [
@@ -296,8 +298,12 @@ def made(ms: Millstream) -> Millstream:
 
 
 @pytest.mark.spark
-def test_the_workaround_of_every_refused_query_is_accepted_and_has_its_rows(made: Millstream, database: str) -> None:
-    with psycopg.connect(database, autocommit=True, options="-c timezone=UTC", prepare_threshold=None) as conn:
+def test_the_workaround_of_every_refused_query_is_accepted_and_has_its_rows(
+    made: Millstream, database: str
+) -> None:
+    with psycopg.connect(
+        database, autocommit=True, options="-c timezone=UTC", prepare_threshold=None
+    ) as conn:
         wrong = {case.query: wrong for case in REFUSED if (wrong := _wrong_with(made, conn, case))}
     assert wrong == {}
 
@@ -336,11 +342,15 @@ def _follow(ms: Millstream, conn: psycopg.Connection, case: Refused, made: list[
 
 
 def _rows(conn: psycopg.Connection, query: str) -> Counter[tuple[object, ...]]:
-    """The rows of a query as a bag, each value in its text, without the column that tells rows apart."""
+    """The rows of a query as a bag, each value in its text, without the column that tells rows
+    apart.
+    """
     with conn.cursor() as cursor:
         cursor.execute(f"SELECT * FROM ({query}) AS q".encode())
         assert cursor.description is not None
-        shown = [place for place, column in enumerate(cursor.description) if column.name != "__ms_row_id"]
+        shown = [
+            place for place, column in enumerate(cursor.description) if column.name != "__ms_row_id"
+        ]
         return Counter(tuple(str(row[place]) for place in shown) for row in cursor.fetchall())
 
 

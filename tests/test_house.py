@@ -1,4 +1,6 @@
-"""The house: rooms import downwards only, modules have tests of their names, the lock holds what is declared."""
+"""The house: rooms import downwards only, modules have tests of their names, the lock holds what is
+declared.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def test_rooms_import_downwards_only() -> None:
-    # In a process of its own: import-linter sets up logging anew, and other tests' loggers fall silent.
+    # In a process of its own: import-linter sets up logging anew, and other tests' loggers fall
+    # silent.
     command = [
         sys.executable,
         "-c",
@@ -33,20 +36,28 @@ def test_rooms_import_downwards_only() -> None:
 
 
 def test_importing_the_program_does_not_import_pandas() -> None:
-    """A constant of Arrow's imported it: a third of the time of a command that only asks the catalog."""
+    """A constant of Arrow's imported it: a third of the time of a command that only asks the
+    catalog.
+    """
     code = "import sys, millstream.cli.app, millstream.client; print('pandas' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"
 
 
 def test_the_tests_that_run_once_or_first_are_there() -> None:
-    """A file that is moved would run on every server again, and nobody would notice but for the time."""
+    """A file that is moved would run on every server again, and nobody would notice but for the
+    time.
+    """
     script = runpy.run_path(str(ROOT / "scripts" / "test"))
-    assert [path for path in (*script["AGAIN"], *script["ONCE"], *script["FIRST"]) if not (ROOT / path).exists()] == []
+    assert [
+        path
+        for path in (*script["AGAIN"], *script["ONCE"], *script["FIRST"])
+        if not (ROOT / path).exists()
+    ] == []
 
 
-# The modules that read text by regular expressions, each with the text that it reads. SQL is built of objects:
-# psycopg.sql for statements, sqlglot's nodes for queries.
+# The modules that read text by regular expressions, each with the text that it reads. SQL is built
+# of objects: psycopg.sql for statements, sqlglot's nodes for queries.
 READ_BY_REGEX = {
     "catalog/installation/install.py": "names of files of migrations",
     "compiler/blocks/stateless_block.py": "columns of final expressions; parsing thousands of terms again is slow",
@@ -67,12 +78,19 @@ READ_BY_REGEX = {
 
 def test_sql_is_not_edited_by_regular_expressions() -> None:
     source = ROOT / "src" / "millstream"
-    modules = [path for path in source.rglob("*.py") if "testing" not in path.relative_to(source).parts]
-    found = {path.relative_to(source).as_posix() for path in modules if "\nimport re\n" in path.read_text()}
+    modules = [
+        path for path in source.rglob("*.py") if "testing" not in path.relative_to(source).parts
+    ]
+    found = {
+        path.relative_to(source).as_posix()
+        for path in modules
+        if "\nimport re\n" in path.read_text()
+    }
     assert found == set(READ_BY_REGEX)
 
 
-# Words of ours that an earlier version showed to users, where the field has one of its own (see docs/glossary.md).
+# Words of ours that an earlier version showed to users, where the field has one of its own (see
+# docs/glossary.md).
 _PRIVATE = re.compile(
     r"\b(hand-?over|handed over|padded|gathered|netted|flip(s|ped)?|moving filter|tied (to|by)|meets? (none|nothing)|"
     r"way round|made anew|the log (tells|does not tell|has come))\b"
@@ -84,9 +102,15 @@ def test_messages_have_no_private_words() -> None:
     for path in sorted((ROOT / "src" / "millstream").rglob("*.py")):
         if "testing" in path.parts:
             continue
-        texts = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
+        texts = (
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant)
+        )
         found += [
-            f"{path.name}: {word[0]}" for text in texts if isinstance(text, str) and (word := _PRIVATE.search(text))
+            f"{path.name}: {word[0]}"
+            for text in texts
+            if isinstance(text, str) and (word := _PRIVATE.search(text))
         ]
     assert found == []
 
@@ -99,13 +123,18 @@ def locked() -> dict[str, str]:
 
 
 def test_the_lock_holds_a_version_of_everything_declared_and_within_its_range() -> None:
-    declared = [Requirement(text) for text in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]]
+    declared = [
+        Requirement(text)
+        for text in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    ]
     versions = locked()
     assert [str(one) for one in declared if not one.specifier.contains(versions[one.name])] == []
 
 
 def test_the_lock_names_no_place_to_download_from() -> None:
-    assert not re.search(r"://|--(extra-)?index|--find-links|@ ", (ROOT / "requirements.lock").read_text())
+    assert not re.search(
+        r"://|--(extra-)?index|--find-links|@ ", (ROOT / "requirements.lock").read_text()
+    )
 
 
 def surroundings(tmp_path: Path, **scripts: str) -> subprocess.CompletedProcess[str]:
@@ -148,12 +177,16 @@ def test_an_old_python_is_told_with_the_way_out(tmp_path: Path) -> None:
 
 def test_a_compiled_sqlglot_is_told_with_what_to_do() -> None:
     given = "import sqlglot.parser; sqlglot.parser.__file__ = 'parser.so'; import millstream.algebra.dialect"
-    ended = subprocess.run([sys.executable, "-c", given], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", given], capture_output=True, text=True, check=False
+    )
     assert "pip uninstall sqlglotc" in ended.stderr
 
 
 def test_no_name_of_the_python_api_is_the_name_of_a_module() -> None:
-    """Importing a room sets an attribute of the package: `millstream.embedded` became a module and was no function."""
+    """Importing a room sets an attribute of the package: `millstream.embedded` became a module and
+    was no function.
+    """
     import millstream
 
     modules = {path.stem for path in (ROOT / "src" / "millstream").iterdir()}
@@ -166,21 +199,33 @@ def test_no_name_of_the_python_api_is_the_name_of_a_module() -> None:
     ids=lambda file: file.stem,
 )
 def test_examples_in_docstrings_are_true(module: Path) -> None:
-    name = ".".join(module.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    name = ".".join(module.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
-# Modules without a test of their name, each with the test that covers it and the reason. A folder stands for all in it.
+# Modules without a test of their name, each with the test that covers it and the reason. A folder
+# stands for all in it.
 COVERED: dict[str, tuple[str, str]] = {
-    "__main__.py": ("cli/test_processes.py", "it is the program's start, so it is tested as a process"),
+    "__main__.py": (
+        "cli/test_processes.py",
+        "it is the program's start, so it is tested as a process",
+    ),
     "capture/transition/context.py": (
         "capture/transition/test_transitions.py",
         "a protocol, and a record without rules",
     ),
     "scheduler/context.py": ("scheduler/test_round.py", "a protocol"),
-    "catalog/installation/adoption.py": ("service/test_adopt.py", "it rewrites a catalog that was restored"),
+    "catalog/installation/adoption.py": (
+        "service/test_adopt.py",
+        "it rewrites a catalog that was restored",
+    ),
     "testing/restore.py": ("service/test_adopt.py", "pg_dump and pg_restore between two clusters"),
-    "testing/writers.py": ("concurrency/test_exact.py", "it is the load of the tests of concurrency"),
+    "testing/writers.py": (
+        "concurrency/test_exact.py",
+        "it is the load of the tests of concurrency",
+    ),
 }
 
 
@@ -199,7 +244,11 @@ def covered_by(module: str) -> str | None:
 
 def modules() -> list[str]:
     source = ROOT / "src" / "millstream"
-    return [str(file.relative_to(source)) for file in sorted(source.rglob("*.py")) if file.name != "__init__.py"]
+    return [
+        str(file.relative_to(source))
+        for file in sorted(source.rglob("*.py"))
+        if file.name != "__init__.py"
+    ]
 
 
 def test_every_module_has_a_test_of_its_name_or_one_that_covers_it() -> None:
@@ -210,7 +259,9 @@ def test_every_module_has_a_test_of_its_name_or_one_that_covers_it() -> None:
 def test_nine_of_ten_modules_have_a_test_of_their_name_and_the_table_names_what_exists() -> None:
     found = modules()
     named = [
-        module for module in found if (covered_by(module) or "").endswith(f"test_{Path(module).stem.strip('_')}.py")
+        module
+        for module in found
+        if (covered_by(module) or "").endswith(f"test_{Path(module).stem.strip('_')}.py")
     ]
     assert len(named) >= 0.9 * len(found)
     assert all((ROOT / "src" / "millstream" / path).exists() for path in COVERED)

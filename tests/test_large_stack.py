@@ -1,4 +1,6 @@
-"""A large stack: deep recursion ends in a result or in an error of ours, and an interrupt reaches the work."""
+"""A large stack: deep recursion ends in a result or in an error of ours, and an interrupt reaches
+the work.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_errors_arrive_as_they_are() -> None:
 
 
 def test_an_interrupt_of_the_waiting_thread_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C meets the thread that waits; the work must not go on with the connection behind its back."""
+    """Ctrl-C meets the thread that waits; the work must not go on with the connection behind its
+    back.
+    """
     begun, ended = threading.Event(), list[str]()
     join = threading.Thread.join
     interrupts = iter([KeyboardInterrupt()])

@@ -32,7 +32,11 @@ def test_the_python_of_the_quickstart_runs_and_proves() -> None:
         conn.execute(blocks("sql")[0].encode())
         program = f"dsn = {server.dsn!r}\n{CREATE}\n{blocks('python')[0]}"
         ended = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
         )
     assert ended.returncode == 0, ended.stderr
     report, proof, *table = ended.stdout.splitlines()

@@ -32,7 +32,9 @@ def test_without_any_place_the_defaults_hold() -> None:
 def test_the_file_beats_the_default_the_environment_the_file_and_code_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    Path("millstream.toml").write_text('max_lookup_rows = 1\nmin_schedule = "1s"\nspark_master = "local[1]"\n')
+    Path("millstream.toml").write_text(
+        'max_lookup_rows = 1\nmin_schedule = "1s"\nspark_master = "local[1]"\n'
+    )
     monkeypatch.setenv("MILLSTREAM_MIN_SCHEDULE", "2s")
     monkeypatch.setenv("MILLSTREAM_SPARK_MASTER", "local[2]")
     settings = Settings(spark_master="local[3]")
@@ -60,7 +62,11 @@ def test_a_named_file_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPat
         ("MILLSTREAM_MAX_LOOKUP_ROWS", "-1", "bad value for max_lookup_rows"),
         ("MILLSTREAM_MAX_RECURSION_STEPS", "0", "bad value for max_recursion_steps"),
         ("MILLSTREAM_MIN_SCHEDULE", "soon", "bad value for min_schedule: 'soon'"),
-        ("MILLSTREAM_DIFFERENTIAL_MAX_CHANGE_RATIO", "1.5", "bad value for differential_max_change_ratio"),
+        (
+            "MILLSTREAM_DIFFERENTIAL_MAX_CHANGE_RATIO",
+            "1.5",
+            "bad value for differential_max_change_ratio",
+        ),
         ("MILLSTREAM_SPARK_CONF", "spark.a=1", "spark_conf"),
         ("MILLSTREAM_MIN_SHEDULE", "1s", "unknown setting MILLSTREAM_MIN_SHEDULE"),
     ],
@@ -75,14 +81,19 @@ def test_a_bad_or_unknown_variable_is_refused(
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("variable", ["MILLSTREAM_DSN", "MILLSTREAM_FAILPOINT", "MILLSTREAM_TEST_BINDIR"])
-def test_variables_that_others_read_are_left_alone(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+@pytest.mark.parametrize(
+    "variable", ["MILLSTREAM_DSN", "MILLSTREAM_FAILPOINT", "MILLSTREAM_TEST_BINDIR"]
+)
+def test_variables_that_others_read_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     monkeypatch.setenv(variable, "x")
     Settings()
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"), [("min_shedule = 1", "unknown setting min_shedule"), ("min_schedule =", "settings file")]
+    ("text", "complaint"),
+    [("min_shedule = 1", "unknown setting min_shedule"), ("min_schedule =", "settings file")],
 )
 def test_a_file_with_a_bad_name_or_bad_toml_is_refused(text: str, complaint: str) -> None:
     Path("millstream.toml").write_text(text)
@@ -147,7 +158,9 @@ def test_values_that_make_no_sense_are_refused_with_a_hint(given: dict[str, obje
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[2,3]", "spark://h:7077", "yarn", "k8s://x"])
+@pytest.mark.parametrize(
+    "master", ["local", "local[*]", "local[4]", "local[2,3]", "spark://h:7077", "yarn", "k8s://x"]
+)
 def test_places_that_spark_knows_are_accepted(master: str) -> None:
     assert Settings(spark_master=master).spark_master == master
 
@@ -211,8 +224,9 @@ WAYS = [
 def test_a_file_that_others_could_have_written_sets_nothing_harmful(
     name: str, opened: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bug: `millstream.toml` of any working directory could set Java's options, so a directory that somebody else
-    had prepared ran code with the rights of whoever ran a command in it."""
+    """The bug: `millstream.toml` of any working directory could set Java's options, so a directory
+    that somebody else had prepared ran code with the rights of whoever ran a command in it.
+    """
     file = Path("millstream.toml")
     file.write_text(HARMFUL[name])
     ours = Settings()
@@ -236,7 +250,9 @@ def _close(file: Path) -> None:
 
 
 @pytest.mark.parametrize("opened", WAYS)
-def test_a_file_that_others_could_have_written_sets_what_can_do_no_harm(opened: Callable[[Path], None]) -> None:
+def test_a_file_that_others_could_have_written_sets_what_can_do_no_harm(
+    opened: Callable[[Path], None],
+) -> None:
     file = Path("millstream.toml")
     file.write_text("max_lookup_rows = 7\n")
     opened(file)
@@ -249,11 +265,20 @@ def test_every_setting_is_known_to_be_harmless_or_harmful() -> None:
 
 
 @AS_ROOT
-def test_a_command_in_a_directory_that_somebody_prepared_runs_no_java_of_theirs(tmp_path: Path) -> None:
+def test_a_command_in_a_directory_that_somebody_prepared_runs_no_java_of_theirs(
+    tmp_path: Path,
+) -> None:
     file = Path("millstream.toml")
     file.write_text(HARMFUL["spark_conf"])
     _of_another_user(file)
-    command = [sys.executable, "-m", "millstream", "list", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
+    command = [
+        sys.executable,
+        "-m",
+        "millstream",
+        "list",
+        "--dsn",
+        "postgresql://nobody@127.0.0.1:1/none",
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 2
     assert "not trusted to set spark_conf" in ended.stderr

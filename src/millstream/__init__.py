@@ -1,4 +1,6 @@
-"""Millstream keeps SQL views over PostgreSQL tables fresh, incrementally, computing on Apache Spark."""
+"""Millstream keeps SQL views over PostgreSQL tables fresh, incrementally, computing on Apache
+Spark.
+"""
 
 from __future__ import annotations
 

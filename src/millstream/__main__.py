@@ -1,7 +1,8 @@
-"""The program `millstream`: Ctrl-C is answered from the first moment, also while modules are imported.
+"""The program `millstream`: Ctrl-C is answered from the first moment, also while modules are
+imported.
 
-Imports take the first second. An interrupt there would end in a traceback, from wherever it happens to be; nothing has
-been begun by then, so the process ends at once.
+Imports take the first second. An interrupt there would end in a traceback, from wherever it happens
+to be; nothing has been begun by then, so the process ends at once.
 """
 
 import os

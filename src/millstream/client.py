@@ -53,7 +53,8 @@ class Millstream:
     ) -> RefreshReport | None:
         """Create a stream table over a query and fill it; None when `initialize` is off.
 
-        It belongs to `owner`, by default the role of the connection, and shows nothing that this role may not read.
+        It belongs to `owner`, by default the role of the connection, and shows nothing that this
+        role may not read.
         """
         return create.create(
             self.app,
@@ -77,7 +78,9 @@ class Millstream:
         cdc_mode: str | None = None,
         owner: str | None = None,
     ) -> RefreshReport | None:
-        """Create a stream table, or alter the one of that name where it differs; None if no refresh was needed."""
+        """Create a stream table, or alter the one of that name where it differs; None if no refresh
+        was needed.
+        """
         return create_or_replace.create_or_replace(
             self.app,
             name,
@@ -90,7 +93,9 @@ class Millstream:
         )
 
     @public
-    def validate(self, query: str, *, owner: str | None = None, cdc_mode: str | None = None) -> Validation:
+    def validate(
+        self, query: str, *, owner: str | None = None, cdc_mode: str | None = None
+    ) -> Validation:
         """What a stream table over a query would be, or why it is refused; nothing is created."""
         return validate.validate(self.app, query, owner, cdc_mode)
 
@@ -105,17 +110,27 @@ class Millstream:
         query: str | None = None,
         cdc_mode: str | None = None,
     ) -> RefreshReport | None:
-        """Change what is given: query, schedule, refresh mode, CDC mode, or status (ACTIVE or SUSPENDED).
+        """Change what is given: query, schedule, refresh mode, CDC mode, or status (ACTIVE or
+        SUSPENDED).
 
-        With another query the rows are changed in the same transaction; the report of that is returned.
+        With another query the rows are changed in the same transaction; the report of that is
+        returned.
         """
         return alter.alter(
-            self.app, name, schedule=schedule, refresh_mode=refresh_mode, status=status, query=query, cdc_mode=cdc_mode
+            self.app,
+            name,
+            schedule=schedule,
+            refresh_mode=refresh_mode,
+            status=status,
+            query=query,
+            cdc_mode=cdc_mode,
         )
 
     @public
     def drop_stream_table(self, name: str, cascade: bool = False, *, forget: bool = False) -> None:
-        """Drop a stream table; with `cascade`, what depends on its table too; with `forget`, leave its table alone."""
+        """Drop a stream table; with `cascade`, what depends on its table too; with `forget`, leave
+        its table alone.
+        """
         drop.drop(self.app, name, cascade=cascade, forget=forget)
 
     @public
@@ -172,7 +187,10 @@ class Millstream:
 
     @public
     def set_setting(self, name: str, value: str) -> None:
-        """Store a setting in the database; the service takes it over. `value` is written as in the settings file."""
+        """Store a setting in the database; the service takes it over.
+
+        `value` is written as in the settings file.
+        """
         live_settings.store(self.app, name, value)
 
     @public
@@ -184,17 +202,22 @@ class Millstream:
     def events(self, name: str, after: int = 0) -> NoReturn:
         """Change events of a stream table: refused, they are not kept yet."""
         raise NotYet.feature(
-            "reading change events", "Put a trigger on the stream table: it fires on real changes only."
+            "reading change events",
+            "Put a trigger on the stream table: it fires on real changes only.",
         )
 
     @public
     def adopt(self, *, forget: Sequence[str] = (), dry_run: bool = False) -> Adoption:
-        """Make a catalog that was restored or copied into this database work here; leave alone what `forget` names."""
+        """Make a catalog that was restored or copied into this database work here; leave alone what
+        `forget` names.
+        """
         return adopt.adopt(self.app, forget=forget, dry_run=dry_run)
 
     @public
     def uninstall(self, *, cascade: bool = False, forget: bool = False) -> None:
-        """Remove Millstream and every stream table from the database; with `forget`, leave their tables alone."""
+        """Remove Millstream and every stream table from the database; with `forget`, leave their
+        tables alone.
+        """
         self.app.reach()
         share = self.app.settings.max_lock_share
         install.uninstall(self.app.conn, cascade=cascade, forget=forget, lock_share=share)
@@ -208,16 +231,26 @@ class Millstream:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
 
 @public
 def connect(
-    dsn: str, spark: SparkSession | None = None, settings: Settings | None = None, *, progress: Progress | None = None
+    dsn: str,
+    spark: SparkSession | None = None,
+    settings: Settings | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> Millstream:
-    """Connect to a database, installing the catalog if it is not there. A given Spark session is used as it is."""
+    """Connect to a database, installing the catalog if it is not there.
+
+    A given Spark session is used as it is.
+    """
     _check_given(spark, settings, progress)
     app = App(dsn, settings or Settings(), spark, progress)
     try:

@@ -1,9 +1,10 @@
 """Run a function on a thread whose stack is large enough for deep queries.
 
-The depth of a query is the depth of its syntax tree: a sum of 1,000 terms is 999 levels deep. The parser, the printer
-and the planner recurse, with some twenty Python frames for each level, so Python's default limit of 1,000 frames is
-reached after some 50 terms. The recursion limit alone cannot be raised: frames that are called from C (generators,
-`re.sub`, hashing) use the thread's C stack, and a full C stack ends the process.
+The depth of a query is the depth of its syntax tree: a sum of 1,000 terms is 999 levels deep. The
+parser, the printer and the planner recurse, with some twenty Python frames for each level, so
+Python's default limit of 1,000 frames is reached after some 50 terms. The recursion limit alone
+cannot be raised: frames that are called from C (generators, `re.sub`, hashing) use the thread's C
+stack, and a full C stack ends the process.
 
     on_large_stack(f)(x)     f(x) on a thread with a stack of STACK bytes, where STACK // PER_FRAME frames may be open
 
@@ -26,17 +27,21 @@ from millstream.errors import QueryTooDeep
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Address space; only pages that are used become memory. If the system does not grant it, less is requested.
+# Address space; only pages that are used become memory. If the system does not grant it, less is
+# requested.
 STACK = 512 * 2**20
 SMALLEST = 8 * 2**20
-# More than one frame takes on the C stack, measured: 0.4 to 1.1 kB, for every way of recursing that the planner has.
+# More than one frame takes on the C stack, measured: 0.4 to 1.1 kB, for every way of recursing that
+# the planner has.
 PER_FRAME = 3_500
 
 _starting = Lock()
 
 
 def on_large_stack(act: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function: run it on a large stack, and raise QueryTooDeep where even that is too small."""
+    """Decorate a function: run it on a large stack, and raise QueryTooDeep where even that is too
+    small.
+    """
 
     @functools.wraps(act)
     def acting(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -90,7 +95,8 @@ def _started(work: Callable[[], T], size: int) -> _LargeStack[T]:
     """Start the thread, with a smaller stack where the system refuses this one."""
     thread = _LargeStack(work, size // PER_FRAME)
     with _starting:
-        # The size is that of all threads started from here on; another one started meanwhile only reserves more.
+        # The size is that of all threads started from here on; another one started meanwhile only
+        # reserves more.
         former = stack_size(size)
         try:
             thread.start()
@@ -111,7 +117,10 @@ _limiting = Lock()
 
 @contextmanager
 def _frames(count: int) -> Iterator[None]:
-    """Allow so many frames. The limit is the process's: it stays raised until the last thread that needs it is done."""
+    """Allow so many frames.
+
+    The limit is the process's: it stays raised until the last thread that needs it is done.
+    """
     global _former
     with _limiting:
         if not _limits:

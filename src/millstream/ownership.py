@@ -19,7 +19,8 @@ from typing import IO
 
 
 def distrust(path: Path) -> str | None:
-    """Return why others could have written this file or directory, or have put it in its place; None where they cannot.
+    """Return why others could have written this file or directory, or have put it in its place;
+    None where they cannot.
 
     >>> distrust(Path("/"))
     """
@@ -34,7 +35,8 @@ def distrust(path: Path) -> str | None:
 
 
 def distrust_opened(file: IO[bytes], path: Path) -> str | None:
-    """Return why others could have written an open file, found at this path; None where they cannot.
+    """Return why others could have written an open file, found at this path; None where they
+    cannot.
 
     The open file is checked: another one may have its path by now.
     """
@@ -59,7 +61,9 @@ def _distrust_status(path: Path, found: os.stat_result, *, is_parent: bool) -> s
 
 
 def _is_private(gid: int, uid: int) -> bool:
-    """True for the group that many systems make for each user, of the user's name and without other members."""
+    """True for the group that many systems make for each user, of the user's name and without other
+    members.
+    """
     try:
         group, user = grp.getgrgid(gid), pwd.getpwuid(uid)
     except KeyError:

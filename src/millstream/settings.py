@@ -8,11 +8,11 @@ MILLSTREAM_CONFIG names. An unknown name or a bad value is refused in every plac
 ignored silently.
 `docs/reference/settings.md` is generated from this class.
 
-A file in the working directory may be another user's: the directory was unpacked, or is shared. If another user
-could have written the file, it may set only the `HARMLESS` settings: not where rows are sent, which code runs, or which
-roles are trusted. A file that MILLSTREAM_CONFIG names is always trusted. The database may set what concerns the
-database, but not the `NOT_FROM_DATABASE` settings: its owner need not be trusted on the machine that Millstream runs
-on.
+A file in the working directory may be another user's: the directory was unpacked, or is shared. If
+another user could have written the file, it may set only the `HARMLESS` settings: not where rows
+are sent, which code runs, or which roles are trusted. A file that MILLSTREAM_CONFIG names is always
+trusted. The database may set what concerns the database, but not the `NOT_FROM_DATABASE` settings:
+its owner need not be trusted on the machine that Millstream runs on.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from millstream.errors import BadSetting
 PREFIX = "MILLSTREAM_"
 FILE = Path("millstream.toml")
 
-# Settings that a file in the working directory may set even if another user could have written it. Add a setting only
-# if it cannot run code, send rows anywhere or lower a protection.
+# Settings that a file in the working directory may set even if another user could have written it.
+# Add a setting only if it cannot run code, send rows anywhere or lower a protection.
 HARMLESS = frozenset(
     {
         "min_schedule", "differential_max_change_ratio", "max_lookup_rows", "max_lock_share", "max_recursion_steps",
@@ -92,7 +92,10 @@ def _parse_duration(value: object) -> object:
 
 # At least a millisecond, which is the smallest unit that is printed.
 Duration = Annotated[
-    timedelta, BeforeValidator(_parse_duration), PlainSerializer(duration.printed), Field(ge=duration.UNITS["ms"])
+    timedelta,
+    BeforeValidator(_parse_duration),
+    PlainSerializer(duration.printed),
+    Field(ge=duration.UNITS["ms"]),
 ]
 
 _UNITS = {"B": 0, "kB": 10, "MB": 20, "GB": 30, "TB": 40}
@@ -104,7 +107,9 @@ def _parse_size(value: object) -> object:
         return value
     match = re.fullmatch(r"(\d+)\s*(B|kB|MB|GB|TB)", value.strip())
     if match is None:
-        raise ValueError("not a size; expected a number and a unit (B, kB, MB, GB or TB), such as 100MB")
+        raise ValueError(
+            "not a size; expected a number and a unit (B, kB, MB, GB or TB), such as 100MB"
+        )
     return int(match[1]) << _UNITS[match[2]]
 
 
@@ -125,9 +130,13 @@ _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|[a-z][a-z0-9+.-]*://
 
 
 def _check_master(value: str) -> str:
-    """Refuse a master URL that Spark does not know, which it would report as a Java exception while starting."""
+    """Refuse a master URL that Spark does not know, which it would report as a Java exception while
+    starting.
+    """
     if not _MASTER.fullmatch(value):
-        raise ValueError("not a Spark master; expected local[*], local[4], spark://host:port, yarn or k8s://address")
+        raise ValueError(
+            "not a Spark master; expected local[*], local[4], spark://host:port, yarn or k8s://address"
+        )
     return value
 
 
@@ -143,7 +152,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     enabled: bool = Field(
-        True, description="Refresh stream tables by schedule. If off, the service only answers requests."
+        True,
+        description="Refresh stream tables by schedule. If off, the service only answers requests.",
     )
     scheduler_interval: Duration = Field(
         timedelta(milliseconds=200),
@@ -157,7 +167,8 @@ class Settings(BaseSettings):
         description="Refresh at most this many graphs of stream tables side by side. Each has its own connections.",
     )
     shutdown_timeout: Duration = Field(
-        timedelta(seconds=30), description="Roll back a refresh that takes longer after the service was told to stop."
+        timedelta(seconds=30),
+        description="Roll back a refresh that takes longer after the service was told to stop.",
     )
     verify_budget: float = Field(
         0.01,
@@ -166,7 +177,8 @@ class Settings(BaseSettings):
         description="Share of time that the service spends on comparing stream tables with their queries. 0: none.",
     )
     history_retention: Duration = Field(
-        timedelta(days=30), description="Delete entries of the refresh history, and answered requests, that are older."
+        timedelta(days=30),
+        description="Delete entries of the refresh history, and answered requests, that are older.",
     )
     block_source_ddl: bool = Field(
         False,
@@ -205,15 +217,19 @@ class Settings(BaseSettings):
         "sources that allow it. `wal`: from WAL; sources that do not allow it are refused.",
     )
     wal_transition_timeout: Duration = Field(
-        timedelta(seconds=300), description="Abandon a transition of a source to WAL capture that takes longer."
+        timedelta(seconds=300),
+        description="Abandon a transition of a source to WAL capture that takes longer.",
     )
     auto_replica_identity: bool = Field(
         False,
         description="Allow Millstream to set REPLICA IDENTITY FULL on source tables, which WAL capture needs.",
     )
-    slot_lag_warning: Size = Field(100 << 20, description="Send an alert if the replication slot lags further behind.")
+    slot_lag_warning: Size = Field(
+        100 << 20, description="Send an alert if the replication slot lags further behind."
+    )
     slot_lag_critical: Size = Field(
-        1024 << 20, description="Return the sources to trigger capture if the replication slot lags further behind."
+        1024 << 20,
+        description="Return the sources to trigger capture if the replication slot lags further behind.",
     )
     heartbeat_interval: Duration = Field(
         timedelta(seconds=15),
@@ -221,13 +237,15 @@ class Settings(BaseSettings):
         description="How often to write a heartbeat message to WAL, which the replication stream must return.",
     )
     heartbeat_timeout: Duration = Field(
-        timedelta(minutes=10), description="Reconnect the replication stream if nothing was received for this long."
+        timedelta(minutes=10),
+        description="Reconnect the replication stream if nothing was received for this long.",
     )
     max_consecutive_errors: int = Field(
         3, ge=1, description="Suspend a stream table after this many failed refreshes in a row."
     )
     allow_direct_writes: bool = Field(
-        False, description="Allow users to write to stream tables. Their changes stay until the next full refresh."
+        False,
+        description="Allow users to write to stream tables. Their changes stay until the next full refresh.",
     )
     trusted_roles: tuple[str, ...] = Field(
         (),
@@ -274,12 +292,15 @@ class Settings(BaseSettings):
             raise _bad_value(error) from error
         except SettingsError as error:
             raise BadSetting(
-                str(error), hint="Write the value as JSON: an object for spark_conf, a list for trusted_roles."
+                str(error),
+                hint="Write the value as JSON: an object for spark_conf, a list for trusted_roles.",
             ) from error
         except tomllib.TOMLDecodeError as error:
             raise BadSetting.of("settings file", str(_file()), f"TOML ({error})") from error
         except (OSError, UnicodeDecodeError) as error:
-            raise BadSetting.of("settings file", str(_file()), f"a file that can be read ({error})") from error
+            raise BadSetting.of(
+                "settings file", str(_file()), f"a file that can be read ({error})"
+            ) from error
         self._origins.update((name, _origin(name, values)) for name in self.model_fields_set)
 
     def origin(self, name: str) -> Origin:
@@ -292,7 +313,9 @@ class Settings(BaseSettings):
         made = type(self).__new__(type(self))
         # Not the constructor of this class, which reads the environment and the file.
         try:
-            BaseModel.__init__(made, **{name: getattr(self, name) for name in self._origins}, **weaker)
+            BaseModel.__init__(
+                made, **{name: getattr(self, name) for name in self._origins}, **weaker
+            )
         except ValidationError as error:
             raise _bad_value(error) from error
         made._origins.update(self._origins)
@@ -309,7 +332,11 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the places that settings are read from, the strongest first."""
-        return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=_from_file())
+        return (
+            init_settings,
+            env_settings,
+            InitSettingsSource(settings_cls, init_kwargs=_from_file()),
+        )
 
 
 # Pairs of settings of which the first must be less than the second.
@@ -317,7 +344,10 @@ ORDERED = (("slot_lag_warning", "slot_lag_critical"), ("heartbeat_interval", "he
 
 
 def _file() -> Path:
-    """Return the path of the settings file. Raise BadSetting if MILLSTREAM_CONFIG names a file that does not exist."""
+    """Return the path of the settings file.
+
+    Raise BadSetting if MILLSTREAM_CONFIG names a file that does not exist.
+    """
     named = os.environ.get("MILLSTREAM_CONFIG")
     if named is not None and not Path(named).is_file():
         raise BadSetting.of("MILLSTREAM_CONFIG", named, "the path of a settings file")
@@ -334,7 +364,9 @@ def _from_file() -> dict[str, Any]:
         # A file that MILLSTREAM_CONFIG names is trusted.
         reason = ownership.distrust_opened(file, path) if path is FILE else None
         values = tomllib.load(file)
-    refused = sorted(name for name in values if name in Settings.model_fields and name not in HARMLESS)
+    refused = sorted(
+        name for name in values if name in Settings.model_fields and name not in HARMLESS
+    )
     if reason and refused:
         raise BadSetting.by_others(path, reason, refused)
     return values
@@ -351,9 +383,15 @@ def _origin(name: str, values: Mapping[str, object]) -> Origin:
 def _refuse_unknown_variables() -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields} | set(OTHER_VARIABLES)
     for variable in os.environ:
-        if variable.startswith(PREFIX) and variable not in known and not variable.startswith(TEST_VARIABLES):
+        if (
+            variable.startswith(PREFIX)
+            and variable not in known
+            and not variable.startswith(TEST_VARIABLES)
+        ):
             raise BadSetting(
-                f"unknown setting {variable} in the environment", hint=f"The settings are: {_names()}.", name=variable
+                f"unknown setting {variable} in the environment",
+                hint=f"The settings are: {_names()}.",
+                name=variable,
             )
 
 
@@ -362,10 +400,14 @@ def _bad_value(error: ValidationError) -> BadSetting:
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return BadSetting(f"unknown setting {name}", hint=f"The settings are: {_names()}.", name=name)
+        return BadSetting(
+            f"unknown setting {name}", hint=f"The settings are: {_names()}.", name=name
+        )
     if not name:
         message = first["msg"].removeprefix("Value error, ")
-        return BadSetting(message, hint="See docs/reference/settings.md for every setting and its meaning.")
+        return BadSetting(
+            message, hint="See docs/reference/settings.md for every setting and its meaning."
+        )
     return BadSetting(
         f"bad value for {name}: {first['input']!r}",
         detail=f"{first['msg'].removeprefix('Value error, ')}.",

@@ -45,7 +45,9 @@ def make_input(name: str) -> Input:
 def test_an_input_needs_the_columns_of_its_leaves_and_filters() -> None:
     clock = Scan(Clock((Column("now", pg_type("timestamptz")),)), "n")
     recent = TemporalFilter(Expr.parse('"o"."placed" > "n"."now"'), (clock,))
-    read = replace(make_input("i0"), filters=(Expr.parse('"o"."customer" > 1'),), temporal_filters=(recent,))
+    read = replace(
+        make_input("i0"), filters=(Expr.parse('"o"."customer" > 1'),), temporal_filters=(recent,)
+    )
     assert make_input("i0").used() == {"id"}
     assert read.used() == {"id", "customer", "placed"}
 
@@ -53,7 +55,9 @@ def test_an_input_needs_the_columns_of_its_leaves_and_filters() -> None:
 def test_an_input_prints_its_filters_in_the_order_of_their_evaluation() -> None:
     clock = Scan(Clock((Column("now", pg_type("timestamptz")),)), "n")
     recent = TemporalFilter(Expr.parse('"o"."placed" > "n"."now"'), (clock,))
-    read = replace(make_input("i0"), filters=(Expr.parse('"o"."customer" > 1'),), temporal_filters=(recent,))
+    read = replace(
+        make_input("i0"), filters=(Expr.parse('"o"."customer" > 1'),), temporal_filters=(recent,)
+    )
     assert str(read) == (
         'i0  public.orders AS o: c0 = "o"."id" WHERE ("o"."customer" > 1)'
         ' TEMPORAL FILTER ("o"."placed" > "n"."now") by the clock AS n'
@@ -70,7 +74,10 @@ def test_the_conditions_of_a_join_are_its_equalities_and_the_residual() -> None:
     reads = Read(make_input("i0")), Read(make_input("i1"))
     pair = Pair(Ref("i0", "c0"), Ref("i1", "c0"))
     joined = Match("inner", *reads, (pair,), (Expr.parse('"i0"."c0" > 3'),))
-    assert [str(condition) for condition in joined.conditions] == ['"i0"."c0" = "i1"."c0"', '"i0"."c0" > 3']
+    assert [str(condition) for condition in joined.conditions] == [
+        '"i0"."c0" = "i1"."c0"',
+        '"i0"."c0" > 3',
+    ]
     assert Match("inner", *reads, ()).headline() == "Join  (all pairs)"
 
 
@@ -99,7 +106,9 @@ def test_without_equalities_no_row_is_left_out() -> None:
     ("kind", "left", "right"),
     [("inner", False, False), ("left", True, False), ("mark", True, False), ("full", True, True)],
 )
-def test_the_side_whose_matches_are_counted_must_be_complete(kind: JoinKind, left: bool, right: bool) -> None:
+def test_the_side_whose_matches_are_counted_must_be_complete(
+    kind: JoinKind, left: bool, right: bool
+) -> None:
     edge = Edge("i0", "i1", (("c0", "c1"),), kind)
     assert (edge.complete("i0"), edge.complete("i1")) == (left, right)
 
@@ -130,7 +139,11 @@ def test_only_sums_need_no_consolidated_changes() -> None:
 def test_spark_returns_the_best_value_that_came_and_the_best_that_went() -> None:
     total = Accumulator("t0", "total", "sum", "a0", INT8)
     best = Accumulator("x1", "max", "extreme", "a0", INT8)
-    assert [name for _, name in AggregateHead((), (total, best)).state_columns] == ["t0", "x1_in", "x1_out"]
+    assert [name for _, name in AggregateHead((), (total, best)).state_columns] == [
+        "t0",
+        "x1_in",
+        "x1_out",
+    ]
 
 
 def test_a_key_has_columns_exactly_if_its_kind_is_columns() -> None:
@@ -142,7 +155,9 @@ def test_a_key_has_columns_exactly_if_its_kind_is_columns() -> None:
 
 
 def branch(inputs: int) -> Branch:
-    listed = tuple(Input(f"i{n}", Scan(table("t", "a int4"), f"t{n}"), (), ()) for n in range(inputs))
+    listed = tuple(
+        Input(f"i{n}", Scan(table("t", "a int4"), f"t{n}"), (), ()) for n in range(inputs)
+    )
     edges = tuple(Edge("i0", one.name) for one in listed[1:])
     return Branch(listed, edges, Read(listed[0]), ())
 

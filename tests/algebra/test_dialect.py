@@ -43,14 +43,23 @@ def test_search_and_cycle_belong_to_their_own_query() -> None:
 
 
 def test_the_values_of_a_cycle_mark_are_written_as_the_server_reads_them() -> None:
-    assert "TO TEXT 'Y' DEFAULT TEXT 'N'" in CycleClause(("a",), "m", "'Y'::text", "'N'::text", "p").sql
+    assert (
+        "TO TEXT 'Y' DEFAULT TEXT 'N'"
+        in CycleClause(("a",), "m", "'Y'::text", "'N'::text", "p").sql
+    )
 
 
 @pytest.mark.spark
-def test_a_subscript_of_an_array_from_a_subquery_is_not_shifted(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_subscript_of_an_array_from_a_subquery_is_not_shifted(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     """It was shifted by one when the text was parsed and printed."""
-    writer.execute("CREATE TABLE t (id int PRIMARY KEY, a int[], k int); INSERT INTO t VALUES (1, '{10,20,30}', 7)")
-    query = "SELECT id, y[2] AS x, y[1] AS w FROM (SELECT id, a || k AS y FROM t) AS q WHERE y[4] = 7"
+    writer.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, a int[], k int); INSERT INTO t VALUES (1, '{10,20,30}', 7)"
+    )
+    query = (
+        "SELECT id, y[2] AS x, y[1] AS w FROM (SELECT id, a || k AS y FROM t) AS q WHERE y[4] = 7"
+    )
     ms.create_stream_table("st", query)
     oracle.check(ms.app.conn, query, "st")
     assert writer.execute("SELECT x, w FROM st").fetchall() == [(20, 10)]

@@ -53,7 +53,11 @@ def test_a_quote_in_a_name_survives() -> None:
 
 
 def test_conditions_that_all_alternatives_share_are_conjuncts() -> None:
-    assert [part.sql for part in conjuncts(Expr("x AND ((a AND b) OR (a AND c))"))] == ["x", "a", "(b) OR (c)"]
+    assert [part.sql for part in conjuncts(Expr("x AND ((a AND b) OR (a AND c))"))] == [
+        "x",
+        "a",
+        "(b) OR (c)",
+    ]
 
 
 def test_an_alternative_with_nothing_but_the_shared_condition_makes_the_others_irrelevant() -> None:
@@ -65,7 +69,11 @@ def test_an_or_without_a_shared_condition_is_one_conjunct() -> None:
 
 
 def test_alternatives_are_found_at_any_depth_and_and_is_not_entered() -> None:
-    assert [part.sql for part in alternatives(Expr("a OR (b OR (c AND d))"))] == ["a", "b", "c AND d"]
+    assert [part.sql for part in alternatives(Expr("a OR (b OR (c AND d))"))] == [
+        "a",
+        "b",
+        "c AND d",
+    ]
 
 
 def test_a_long_chain_is_taken_apart_without_recursion() -> None:
@@ -75,7 +83,9 @@ def test_a_long_chain_is_taken_apart_without_recursion() -> None:
     assert len(operands(chain, exp.Or)) == 5002
 
 
-@pytest.mark.parametrize("text", ["a = b", "(a) = ((b))", "NOT (a IS DISTINCT FROM b)", "a IS NOT DISTINCT FROM b"])
+@pytest.mark.parametrize(
+    "text", ["a = b", "(a) = ((b))", "NOT (a IS DISTINCT FROM b)", "a IS NOT DISTINCT FROM b"]
+)
 def test_both_sides_of_an_equality_are_found(text: str) -> None:
     assert equated(Expr.parse(text)) == (Expr("a"), Expr("b"))
 

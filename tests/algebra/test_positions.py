@@ -39,13 +39,18 @@ def test_all_of_a_view_stands_where_it_is_read() -> None:
 
 
 def test_an_expression_and_its_parts_keep_their_places() -> None:
-    where = parse_with_positions('SELECT 1 FROM t WHERE "t"."a" LIKE "t"."b" AND "t"."c"').find(exp.Where)
+    where = parse_with_positions('SELECT 1 FROM t WHERE "t"."a" LIKE "t"."b" AND "t"."c"').find(
+        exp.Where
+    )
     assert where is not None
     whole = Expr.of(where.this)
     assert [part.position for part in conjuncts(whole)] == [23, 48]
     moved = [part.substitute({Ref("t", "a"): Expr('lower("u"."x")')}) for part in conjuncts(whole)]
     assert [part.position for part in conjuncts(all_of(moved))] == [23, 48]
-    assert [part.position for part in conjuncts(Expr.parse(f"({moved[0]}) AND true", *moved))] == [23, 0]
+    assert [part.position for part in conjuncts(Expr.parse(f"({moved[0]}) AND true", *moved))] == [
+        23,
+        0,
+    ]
 
 
 def test_equal_expressions_are_equal_wherever_they_stand() -> None:

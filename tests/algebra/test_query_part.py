@@ -9,7 +9,11 @@ from millstream.errors import Unsupported
 
 
 def test_the_innermost_part_is_noted_and_stays() -> None:
-    with pytest.raises(ZeroDivisionError) as caught, planning(lambda: "the query"), planning(lambda: "a sum"):
+    with (
+        pytest.raises(ZeroDivisionError) as caught,
+        planning(lambda: "the query"),
+        planning(lambda: "a sum"),
+    ):
         _ = 1 / 0
     assert noted_part(caught.value) == "a sum"
 

@@ -95,7 +95,9 @@ def test_the_rows_of_a_function_are_numbered_once() -> None:
 
 
 def test_an_optional_expansion_is_a_left_join() -> None:
-    call = Expansion("f", ("n",), Expr.parse("generate_series(1, 2)"), outer=True, on=Expr.parse('"f"."n" > 1'))
+    call = Expansion(
+        "f", ("n",), Expr.parse("generate_series(1, 2)"), outer=True, on=Expr.parse('"f"."n" > 1')
+    )
     assert call.sql.startswith("LEFT JOIN LATERAL")
     assert call.sql.endswith('ON "f"."n" > 1')
 
@@ -115,7 +117,9 @@ def test_an_aggregate_names_the_columns_it_uses_and_moves_to_other_rows() -> Non
 def test_scans_are_replaced_at_any_depth() -> None:
     relation = Filter(Join(ORDERS, CUSTOMERS), Expr.parse('"o"."id" = "c"."id"'))
     other = table("old_orders", "id int4, customer int4, amount int4")
-    swapped = replace_scans(relation, lambda scan: replace(scan, table=other) if scan.alias == "o" else scan)
+    swapped = replace_scans(
+        relation, lambda scan: replace(scan, table=other) if scan.alias == "o" else scan
+    )
     assert [node.table.title for node in swapped.walk() if isinstance(node, Scan)] == [
         "public.old_orders",
         "public.customers",

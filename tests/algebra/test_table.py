@@ -27,7 +27,12 @@ ITSELF = SelfReference(ORDERS.columns, name="r", depth=1)
 
 def test_two_columns_of_one_name_are_an_error() -> None:
     with pytest.raises(ValueError, match="two columns"):
-        SourceTable((Column("a", pg_type("int4")), Column("a", pg_type("text"))), oid=1, schema="public", name="t")
+        SourceTable(
+            (Column("a", pg_type("int4")), Column("a", pg_type("text"))),
+            oid=1,
+            schema="public",
+            name="t",
+        )
 
 
 def test_a_key_of_an_unknown_column_is_an_error() -> None:
@@ -43,7 +48,13 @@ def test_plans_print_what_a_table_is() -> None:
 
 
 def test_only_the_clock_and_what_is_said_to_be_has_a_single_row() -> None:
-    assert [table.single for table in (ORDERS, ROWS, VALUES, CLOCK, ITSELF)] == [False, False, True, True, False]
+    assert [table.single for table in (ORDERS, ROWS, VALUES, CLOCK, ITSELF)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
     assert replace(ROWS, single=True).single
 
 
@@ -64,7 +75,10 @@ def test_values_are_read_as_a_numbered_subquery_and_a_table_by_its_name() -> Non
     assert VALUES.relation == (
         '(SELECT row_number() OVER () AS __ms_row, c.* FROM (VALUES (1, 2)) AS c ("id", "amount"))'
     )
-    assert CLOCK.relation == '(SELECT row_number() OVER () AS __ms_row, c.* FROM (SELECT now()) AS c ("now"))'
+    assert (
+        CLOCK.relation
+        == '(SELECT row_number() OVER () AS __ms_row, c.* FROM (SELECT now()) AS c ("now"))'
+    )
     assert ROWS.relation == '"pg_temp"."block_3"'
 
 

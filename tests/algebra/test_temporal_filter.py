@@ -8,7 +8,9 @@ from millstream.algebra.temporal_filter import TemporalFilter
 from millstream.testing.planning_server import single_row
 
 AVERAGE = Scan(single_row("average", "low int4, high int4"), "s")
-BETWEEN = TemporalFilter(Expr.parse('"o"."amount" > "s"."low" AND "o"."amount" < "s"."high"'), (AVERAGE,))
+BETWEEN = TemporalFilter(
+    Expr.parse('"o"."amount" > "s"."low" AND "o"."amount" < "s"."high"'), (AVERAGE,)
+)
 
 
 def test_the_columns_of_each_alias_are_found_once_and_in_order() -> None:

@@ -1,4 +1,6 @@
-"""Values are printed and read by their types' own functions; `test_wire.py` shows it against a server."""
+"""Values are printed and read by their types' own functions; `test_wire.py` shows it against a
+server.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from millstream.algebra.types import PgType
 
 INTEGER = PgType(23, "integer", "int4")
 MOOD = PgType(9001, "shop.mood", "mood", kind="enum", output="pg_catalog.enum_out")
-TEMPER = PgType(9002, "shop.temper", "mood", kind="enum", output="pg_catalog.enum_out", underlying="shop.mood")
+TEMPER = PgType(
+    9002, "shop.temper", "mood", kind="enum", output="pg_catalog.enum_out", underlying="shop.mood"
+)
 POSITIVE = PgType(9003, "shop.positive", "int4", underlying="integer")
 PAIR = PgType(9004, "shop.pair", "pair", kind="composite", output="pg_catalog.record_out")
 
@@ -39,4 +43,7 @@ def test_only_an_enum_is_short_enough_to_be_read_through_jsonb() -> None:
 
 
 def test_the_blanks_of_a_bpchar_are_printed() -> None:
-    assert output_sql("x", PgType(1042, "character(5)", "bpchar")) == "pg_catalog.textin(pg_catalog.bpcharout(x))"
+    assert (
+        output_sql("x", PgType(1042, "character(5)", "bpchar"))
+        == "pg_catalog.textin(pg_catalog.bpcharout(x))"
+    )

@@ -39,7 +39,8 @@ AGGREGATES = f"""
 """
 
 
-# The query's text from the server; NULL where there can be no view of it. The error gives its locks back.
+# The query's text from the server; NULL where there can be no view of it. The error gives its locks
+# back.
 AS_PRINTED = """
     CREATE FUNCTION pg_temp.as_printed(statement text) RETURNS text LANGUAGE plpgsql AS $$
     BEGIN
@@ -64,19 +65,27 @@ AS_PRINTED = """
 def test_everything_that_the_server_has_is_printed_as_it_was_read(
     conn: Connection, statements: str, least: int
 ) -> None:
-    """The classes: operators that sqlglot does not know, "bit" taken for bit(1), `bit varying` taken for an alias."""
+    """The classes: operators that sqlglot does not know, "bit" taken for bit(1), `bit varying`
+    taken for an alias.
+    """
     conn.execute(AS_PRINTED.encode())
     before = as_printed(conn, [str(row[0]) for row in conn.execute(statements.encode()).fetchall()])
     known = {statement: text for statement, text in before.items() if text is not None}
     again = {statement: reprinted(text) for statement, text in known.items()}
     after = as_printed(conn, list(again.values()))
-    wrong = {statement: after[again[statement]] for statement in known if after[again[statement]] != known[statement]}
+    wrong = {
+        statement: after[again[statement]]
+        for statement in known
+        if after[again[statement]] != known[statement]
+    }
     assert wrong == {}
     assert len(known) >= least
 
 
 def as_printed(conn: Connection, statements: list[str]) -> dict[str, str | None]:
-    rows = conn.execute("SELECT s, pg_temp.as_printed(s) FROM unnest(%s::text[]) AS s", (statements,)).fetchall()
+    rows = conn.execute(
+        "SELECT s, pg_temp.as_printed(s) FROM unnest(%s::text[]) AS s", (statements,)
+    ).fetchall()
     return {str(statement): None if text is None else str(text) for statement, text in rows}
 
 

@@ -1,4 +1,6 @@
-"""Types say what the server said of them: domains, user-defined types, bpchar with and without a length."""
+"""Types say what the server said of them: domains, user-defined types, bpchar with and without a
+length.
+"""
 
 from __future__ import annotations
 

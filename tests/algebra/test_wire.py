@@ -1,7 +1,8 @@
 """A value travels by its type's own output and input functions, whatever casts a user has defined.
 
-`x::text` and `text::type` call a user-defined cast where there is one: what it returned was stored, and its code ran
-with the rights of the role that runs Millstream. Here every user-defined type has casts to and from text that raise.
+`x::text` and `text::type` call a user-defined cast where there is one: what it returned was stored,
+and its code ran with the rights of the role that runs Millstream. Here every user-defined type has
+casts to and from text that raise.
 """
 
 from __future__ import annotations
@@ -63,7 +64,11 @@ def _type(type_: str) -> str:
 def writer(ms: Millstream, database: str) -> Iterator[psycopg.Connection]:
     """A table of all user-defined types, and a connection that writes to it."""
     with psycopg.connect(database, autocommit=True) as conn:
-        conn.execute(DEFINITIONS.replace("float8)", "float8, multirange_type_name = multirange_of_span)").encode())
+        conn.execute(
+            DEFINITIONS.replace(
+                "float8)", "float8, multirange_type_name = multirange_of_span)"
+            ).encode()
+        )
         columns = ", ".join(f"{name} {_type(type_)}" for type_, name in COLUMNS.items())
         conn.execute(f"CREATE TABLE public.t (id int PRIMARY KEY, grp int, {columns})".encode())
         for number in range(6):
@@ -85,9 +90,14 @@ def define_casts(conn: psycopg.Connection) -> None:
         for text in ("text", "varchar"):
             # One function each: a polymorphic one cannot be that of a cast.
             body = f"AS $$ BEGIN RAISE EXCEPTION 'a cast between {text} and {type_} was called'; END $$"
-            for name, source, target in ((f"out_{number}_{text}", type_, text), (f"in_{number}_{text}", text, type_)):
+            for name, source, target in (
+                (f"out_{number}_{text}", type_, text),
+                (f"in_{number}_{text}", text, type_),
+            ):
                 made = f"CREATE FUNCTION {name}({source}) RETURNS {target} LANGUAGE plpgsql IMMUTABLE {body}"
-                conn.execute(f"{made}; CREATE CAST ({source} AS {target}) WITH FUNCTION {name}({source})".encode())
+                conn.execute(
+                    f"{made}; CREATE CAST ({source} AS {target}) WITH FUNCTION {name}({source})".encode()
+                )
 
 
 def witness(now: Cut, job: Job, report: RefreshReport) -> None:
@@ -95,7 +105,9 @@ def witness(now: Cut, job: Job, report: RefreshReport) -> None:
 
 
 def rounds(ms: Millstream, writer: psycopg.Connection) -> None:
-    """Change the table in several ways; each refresh is differential, and compared by the oracle and by verify."""
+    """Change the table in several ways; each refresh is differential, and compared by the oracle
+    and by verify.
+    """
     names = [table.name for table in ms.status()]
     for number in range(5):
         insert(writer, number)
@@ -126,7 +138,9 @@ def staged_types(ms: Millstream) -> list[tuple[str, str]]:
 
 
 def queries() -> dict[str, str]:
-    """Each type as a value, of a table with and without a key, through a join; and in every position it can have."""
+    """Each type as a value, of a table with and without a key, through a join; and in every
+    position it can have.
+    """
     every = ", ".join(COLUMNS.values())
     joined = ", ".join(f"b.{name}" for name in COLUMNS.values())
     single = [name for type_, name in COLUMNS.items() if "[" not in type_]
@@ -177,7 +191,8 @@ def test_no_cast_between_a_user_defined_type_and_text_is_called(
             ms.create_stream_table(name, query, schedule="1h")
     if when == "after":
         define_casts(writer)
-        # A new cast may be what a query means: where a type of it has one, it is planned and computed anew, once.
+        # A new cast may be what a query means: where a type of it has one, it is planned and
+        # computed anew, once.
         assert {report.action for report in ms.refresh_all()} <= {"REINITIALIZE", "NO_DATA"}
     rounds(ms, writer)
 
@@ -185,7 +200,9 @@ def test_no_cast_between_a_user_defined_type_and_text_is_called(
 def test_the_oracle_catches_a_product_that_encodes_wrongly(
     ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Verify and the suite's oracle once cast to text as the product did, and called what a cast had changed right."""
+    """Verify and the suite's oracle once cast to text as the product did, and called what a cast
+    had changed right.
+    """
     query = "SELECT id, c0 FROM t"
     ms.app.witness = None
 
@@ -200,8 +217,9 @@ def test_the_oracle_catches_a_product_that_encodes_wrongly(
 
 # -- blanks at the end of bpchar -------------------------------------------------------------
 
-# Over t (id, k, c bpchar, d dom, c5 char(5), c3 char(3)) and u (id, c bpchar, c5, c3). Equal values of one table have
-# the same blanks, and other ones than their equals in the other table: each result is determined to the last blank.
+# Over t (id, k, c bpchar, d dom, c5 char(5), c3 char(3)) and u (id, c bpchar, c5, c3). Equal values
+# of one table have the same blanks, and other ones than their equals in the other table: each
+# result is determined to the last blank.
 BLANKS = {
     "plain": "SELECT id, c, d, c5 FROM t",
     "bag": "SELECT c, d FROM t",
@@ -237,7 +255,9 @@ _IN_U = ("''", "'a   '", "'b'", "'ab      '", "NULL", "'zz  '")
 
 def fill_blanks(conn: psycopg.Connection) -> None:
     conn.execute("CREATE DOMAIN dom AS bpchar CHECK (VALUE <> 'x')")
-    conn.execute("CREATE TABLE t (id int PRIMARY KEY, k int, c bpchar, d dom, c5 char(5), c3 char(3))")
+    conn.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, k int, c bpchar, d dom, c5 char(5), c3 char(3))"
+    )
     conn.execute("CREATE TABLE u (id int PRIMARY KEY, c bpchar, c5 char(5), c3 char(3))")
     for id_ in range(10):
         insert_blanks(conn, id_)
@@ -251,7 +271,9 @@ def insert_blanks(conn: psycopg.Connection, id_: int) -> None:
 
 
 def test_bpchar_without_a_length_keeps_its_blanks_everywhere(ms: Millstream, database: str) -> None:
-    """Its cast to text strips them: stored rows lost their blanks, and verify, which cast both sides, said ok."""
+    """Its cast to text strips them: stored rows lost their blanks, and verify, which cast both
+    sides, said ok.
+    """
     with psycopg.connect(database, autocommit=True) as conn:
         fill_blanks(conn)
         ms.app.witness = witness
@@ -263,7 +285,9 @@ def test_bpchar_without_a_length_keeps_its_blanks_everywhere(ms: Millstream, dat
             "DELETE FROM t WHERE id % 4 = 0; DELETE FROM u WHERE id % 3 = 0; UPDATE t SET k = 1 - k WHERE id < 5",
         ):
             for id_ in range(2):
-                last = conn.execute("SELECT greatest((SELECT max(id) FROM t), (SELECT max(id) FROM u))").fetchone()
+                last = conn.execute(
+                    "SELECT greatest((SELECT max(id) FROM t), (SELECT max(id) FROM u))"
+                ).fetchone()
                 assert last is not None
                 insert_blanks(conn, last[0] + 1 + id_)
             conn.execute(change)
@@ -277,7 +301,10 @@ def test_bpchar_without_a_length_keeps_its_blanks_everywhere(ms: Millstream, dat
 
 
 def test_a_group_shows_one_of_its_equal_values(ms: Millstream, database: str) -> None:
-    """Equality ignores blanks at the end. What was shown once must go when the row that has it goes."""
+    """Equality ignores blanks at the end.
+
+    What was shown once must go when the row that has it goes.
+    """
     queries = {
         "grouped": "SELECT c, count(*) AS n FROM t GROUP BY c",
         "distinct": "SELECT DISTINCT c FROM t",
@@ -286,7 +313,9 @@ def test_a_group_shows_one_of_its_equal_values(ms: Millstream, database: str) ->
         "first": "SELECT DISTINCT ON (k) c FROM t ORDER BY k, c",
     }
     with psycopg.connect(database, autocommit=True) as conn:
-        conn.execute("CREATE TABLE t (id int, k int, c bpchar); CREATE TABLE u (c char(9)); INSERT INTO u VALUES ('a')")
+        conn.execute(
+            "CREATE TABLE t (id int, k int, c bpchar); CREATE TABLE u (c char(9)); INSERT INTO u VALUES ('a')"
+        )
         conn.execute("INSERT INTO t VALUES (1, 1, 'a'), (2, 1, 'a   ')")
         for name, query in queries.items():
             ms.create_stream_table(name, query, schedule="1h", refresh_mode="DIFFERENTIAL")
@@ -302,14 +331,18 @@ def test_a_group_shows_one_of_its_equal_values(ms: Millstream, database: str) ->
             assert {report.action for report in ms.refresh_all()} <= {"DIFFERENTIAL", "NO_DATA"}
             rows = {text for (text,) in conn.execute("SELECT textin(bpcharout(c)) FROM t")}
             for name in queries:
-                (shown,) = conn.execute(f'SELECT textin(bpcharout(c)) FROM public."{name}"'.encode()).fetchall()
+                (shown,) = conn.execute(
+                    f'SELECT textin(bpcharout(c)) FROM public."{name}"'.encode()
+                ).fetchall()
                 assert shown[0] in rows, (name, change)
                 assert ms.verify(name).ok
 
 
 def test_verify_compares_the_blanks_of_plain_columns(ms: Millstream, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as conn:
-        conn.execute("CREATE TABLE t (id int PRIMARY KEY, c bpchar); INSERT INTO t VALUES (1, 'a  ')")
+        conn.execute(
+            "CREATE TABLE t (id int PRIMARY KEY, c bpchar); INSERT INTO t VALUES (1, 'a  ')"
+        )
         ms.create_stream_table("plain", "SELECT id, c FROM t")
         conn.execute("ALTER TABLE plain DISABLE TRIGGER millstream_guard; UPDATE plain SET c = 'a'")
         conn.execute("ALTER TABLE plain ENABLE ALWAYS TRIGGER millstream_guard")
@@ -323,11 +356,15 @@ def test_a_recursive_union_of_bpchar_is_refused(ms: Millstream, database: str) -
         "SELECT t.id, t.c FROM r JOIN t ON t.id = r.id + 1) SELECT id, c FROM r"
     )
     with psycopg.connect(database, autocommit=True) as conn:
-        conn.execute("CREATE TABLE t (id int PRIMARY KEY, c bpchar); INSERT INTO t VALUES (1, 'a '), (2, 'b')")
+        conn.execute(
+            "CREATE TABLE t (id int PRIMARY KEY, c bpchar); INSERT INTO t VALUES (1, 'a '), (2, 'b')"
+        )
     with pytest.raises(Unsupported, match="recursive UNION of bpchar"):
         ms.create_stream_table("reached", query)
     ms.create_stream_table("all_rows", query.replace("UNION", "UNION ALL"))
-    cast = query.replace("id, c FROM t WHERE", "id, c::text FROM t WHERE").replace("t.c", "t.c::text")
+    cast = query.replace("id, c FROM t WHERE", "id, c::text FROM t WHERE").replace(
+        "t.c", "t.c::text"
+    )
     ms.create_stream_table("as_text", cast)
     assert ms.verify("all_rows").ok
     assert ms.verify("as_text").ok

@@ -20,8 +20,19 @@ STRANGER = 12_345
 
 
 def _psql(server: Server, *where: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
-    command = [str(server.bindir / "psql"), "-XAtU", "postgres", "-p", str(servers.PORT), *where, "-c", "SELECT 1"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, user=user, group=user, cwd="/")
+    command = [
+        str(server.bindir / "psql"),
+        "-XAtU",
+        "postgres",
+        "-p",
+        str(servers.PORT),
+        *where,
+        "-c",
+        "SELECT 1",
+    ]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, user=user, group=user, cwd="/"
+    )
 
 
 def test_its_socket_is_in_a_directory_of_its_users_alone(server: Server) -> None:
@@ -33,7 +44,9 @@ def test_its_socket_is_in_a_directory_of_its_users_alone(server: Server) -> None
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 def test_another_user_of_the_machine_cannot_connect(server: Server) -> None:
-    """The bug: with trust on a TCP port, any user of the machine connected as superuser and ran programs."""
+    """The bug: with trust on a TCP port, any user of the machine connected as superuser and ran
+    programs.
+    """
     denied = _psql(server, "-h", str(server.directory), user=STRANGER)
     assert denied.returncode == 2
     assert "Permission denied" in denied.stderr
@@ -47,7 +60,9 @@ def test_it_listens_on_no_port_and_trusts_nobody_by_tcp(server: Server) -> None:
     assert {method for kind, method in rules if kind != "local"} == {"reject"}
 
 
-def test_a_long_name_of_the_temporary_directory_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_name_of_the_temporary_directory_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = tmp_path / ("long" * 30)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))

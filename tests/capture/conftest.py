@@ -1,8 +1,9 @@
 """The oracle of the capture tests: what the buffer tells must be what happened to the table.
 
-`Watched` remembers a table's content and the snapshot it was read at. At each later cut, the old content plus
-the images that came minus the images that went, all of the slice between the two snapshots, must be the new
-content, as bags: PostgreSQL's own table is what the buffer is compared with.
+`Watched` remembers a table's content and the snapshot it was read at. At each later cut, the old
+content plus the images that came minus the images that went, all of the slice between the two
+snapshots, must be the new content, as bags: PostgreSQL's own table is what the buffer is compared
+with.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Watched:
             taken, content = self._slice(), self._content()
         assert not taken.truncated, "after TRUNCATE images alone do not tell the change"
         assert not taken.changed, "after an X images alone do not tell the change"
-        # Subtracting an image that is not there would show as a difference: compare sums, not clipped counts.
+        # Subtracting an image that is not there would show as a difference: compare sums, not
+        # clipped counts.
         taken.account_for(self.content, content)
         self.frontier, self.content = snapshot, content
         return taken
@@ -61,15 +63,30 @@ class Watched:
         return _Cut(self.reader)
 
     def _content(self) -> Bag:
-        columns = [sql.SQL("{}::text").format(sql.Identifier(column.name)) for column in self.source.columns]
-        return _bag(self.reader, columns, sql.Identifier(self.source.schema, self.source.name), sql.SQL("true"))
+        columns = [
+            sql.SQL("{}::text").format(sql.Identifier(column.name))
+            for column in self.source.columns
+        ]
+        return _bag(
+            self.reader,
+            columns,
+            sql.Identifier(self.source.schema, self.source.name),
+            sql.SQL("true"),
+        )
 
     def _slice(self) -> BagSlice:
-        columns = [sql.SQL("{}::text").format(column_name(column.attnum)) for column in self.source.columns]
+        columns = [
+            sql.SQL("{}::text").format(column_name(column.attnum)) for column in self.source.columns
+        ]
         buffer, rows = buffer_name(self.source.relid), slice_condition(self.frontier)
 
         def images(action: str) -> Bag:
-            return _bag(self.reader, columns, buffer, sql.SQL("action = {} AND {}").format(sql.Literal(action), rows))
+            return _bag(
+                self.reader,
+                columns,
+                buffer,
+                sql.SQL("action = {} AND {}").format(sql.Literal(action), rows),
+            )
 
         return BagSlice(images("I"), images("D"), images("T").total(), images("X").total())
 
@@ -82,18 +99,29 @@ class _Cut:
 
     def __enter__(self) -> Snapshot:
         self.reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        return Snapshot.parse(self.reader.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0])
+        return Snapshot.parse(
+            self.reader.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
+        )
 
     def __exit__(self, *_: object) -> None:
-        self.reader.execute("ROLLBACK" if self.reader.info.transaction_status == _FAILED else "COMMIT")
+        self.reader.execute(
+            "ROLLBACK" if self.reader.info.transaction_status == _FAILED else "COMMIT"
+        )
 
 
 _FAILED = psycopg.pq.TransactionStatus.INERROR
 
 
-def _bag(reader: Connection, columns: Sequence[sql.Composable], table: sql.Composable, where: sql.Composable) -> Bag:
+def _bag(
+    reader: Connection,
+    columns: Sequence[sql.Composable],
+    table: sql.Composable,
+    where: sql.Composable,
+) -> Bag:
     # A row of no columns still counts: the literal keeps the select list from being empty.
-    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(sql.SQL(", ").join([sql.SQL("''"), *columns]), table, where)
+    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
+        sql.SQL(", ").join([sql.SQL("''"), *columns]), table, where
+    )
     return Counter(tuple(row) for row in reader.execute(query))
 
 

@@ -11,7 +11,10 @@ from millstream.postgres.connection import Connection
 def test_blocks_come_back_in_order_and_are_replaced_together(conn: Connection) -> None:
     install.install(conn)
     table = stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name="t", query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name="t", query="", canonical_query="", schedule="1s"
+        ),
     )
     chain = [
         RecordedBlock(0, "inner", "aggregate", 42, "Aggregate\n  Scan"),

@@ -24,7 +24,10 @@ def id(conn: Connection) -> int:
     """A stream table's id."""
     install.install(conn)
     return stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name="t", query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name="t", query="", canonical_query="", schedule="1s"
+        ),
     ).id
 
 
@@ -47,7 +50,9 @@ def test_an_entry_needs_little(conn: Connection, id: int) -> None:
     assert history.recent(conn, id) == [replace(entry, id=recorded, inputs=[])]
 
 
-def test_many_are_recorded_in_one_statement_and_the_newest_come_first(conn: Connection, id: int) -> None:
+def test_many_are_recorded_in_one_statement_and_the_newest_come_first(
+    conn: Connection, id: int
+) -> None:
     entries = [replace(full(id), rows_read=number) for number in range(100)]
     ids = history.add_all(conn, entries)
     assert ids == sorted(ids)
@@ -64,8 +69,12 @@ def test_an_entry_is_json(id: int) -> None:
     json.dumps(printed)
 
 
-@pytest.mark.parametrize(("column", "value"), [("action", "GUESS"), ("status", "DONE"), ("initiated_by", "CHANCE")])
-def test_a_value_that_makes_no_sense_cannot_be_stored(conn: Connection, id: int, column: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("column", "value"), [("action", "GUESS"), ("status", "DONE"), ("initiated_by", "CHANCE")]
+)
+def test_a_value_that_makes_no_sense_cannot_be_stored(
+    conn: Connection, id: int, column: str, value: str
+) -> None:
     history.add(conn, full(id))
     with pytest.raises(Exception, match=f"refresh_history_{column}_check"):
         conn.execute(f"UPDATE millstream.refresh_history SET {column} = '{value}'")
@@ -84,7 +93,10 @@ def transaction(another: Callable[[], Connection]) -> Iterator[tuple[Connection,
 
 
 def test_an_entry_running_is_no_orphan_while_its_transaction_goes_on(
-    conn: Connection, id: int, transaction: tuple[Connection, int], another: Callable[[], Connection]
+    conn: Connection,
+    id: int,
+    transaction: tuple[Connection, int],
+    another: Callable[[], Connection],
 ) -> None:
     session, number = transaction
     writer = another()
@@ -95,7 +107,12 @@ def test_an_entry_running_is_no_orphan_while_its_transaction_goes_on(
     session.execute("ROLLBACK")
     assert wait_until(lambda: history.fail_orphans(conn)) == 1
     [entry] = history.recent(conn, id)
-    assert (entry.status, entry.action, entry.reason, entry.started_at) == ("FAILED", "FULL", "MS410", AT)
+    assert (entry.status, entry.action, entry.reason, entry.started_at) == (
+        "FAILED",
+        "FULL",
+        "MS410",
+        AT,
+    )
     assert entry.finished_at is not None
     assert entry.error is not None
     assert 'refreshed "t"' in entry.error["message"]
@@ -116,7 +133,9 @@ def test_an_entry_running_whose_refresh_was_completed_goes(
 def test_an_entry_running_of_another_cluster_is_an_orphan(conn: Connection, id: int) -> None:
     history.exchange_running(conn, [], [running(id)], 1 << 40)
     # The process id is in use, by another process.
-    conn.execute("UPDATE millstream.refresh_history SET backend_start = backend_start - interval '1 day'")
+    conn.execute(
+        "UPDATE millstream.refresh_history SET backend_start = backend_start - interval '1 day'"
+    )
     assert history.fail_orphans(conn) == 1
 
 
@@ -125,7 +144,10 @@ def test_entries_go_by_age_but_for_the_last_of_each_stream_table(
 ) -> None:
     monkeypatch.setattr(history, "PRUNED_AT_ONCE", 10)
     other = stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name="u", query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name="u", query="", canonical_query="", schedule="1s"
+        ),
     ).id
     history.add_all(conn, [full(id)] * 35 + [full(other)])
     recent = replace(full(id), started_at=datetime.now(UTC) - timedelta(days=1), rows_read=1)

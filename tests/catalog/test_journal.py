@@ -23,7 +23,10 @@ AT = datetime(2024, 6, 1, 12, tzinfo=UTC)
 def id(conn: Connection) -> int:
     install.install(conn)
     return stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name="t", query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name="t", query="", canonical_query="", schedule="1s"
+        ),
     ).id
 
 
@@ -42,7 +45,9 @@ def seen(conn: Connection, id: int) -> list[tuple[str, datetime]]:
     return [(one.status, one.started_at) for one in history.recent(conn, id)]
 
 
-def test_a_refresh_at_work_is_seen_until_it_ends(conn: Connection, id: int, journal: Journal) -> None:
+def test_a_refresh_at_work_is_seen_until_it_ends(
+    conn: Connection, id: int, journal: Journal
+) -> None:
     journal.begin([entry(id)], 100)
     assert seen(conn, id) == [("RUNNING", AT)]
     journal.end([id])
@@ -50,7 +55,9 @@ def test_a_refresh_at_work_is_seen_until_it_ends(conn: Connection, id: int, jour
     assert journal.take(id) is None
 
 
-def test_one_that_is_tried_again_has_one_entry_and_its_first_start(conn: Connection, id: int, journal: Journal) -> None:
+def test_one_that_is_tried_again_has_one_entry_and_its_first_start(
+    conn: Connection, id: int, journal: Journal
+) -> None:
     journal.begin([entry(id)], 100)
     history.fail_orphans(conn)
     assert seen(conn, id) == [("RUNNING", AT)], "between two tries its transaction has ended"
@@ -67,12 +74,17 @@ def test_what_was_left_running_is_settled_by_the_next_process(
     conn: Connection, id: int, journal: Journal, database: str
 ) -> None:
     other = stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name="u", query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name="u", query="", canonical_query="", schedule="1s"
+        ),
     ).id
     journal.begin([entry(id)], 100)
     pid = conn.execute("SELECT backend_pid FROM millstream.refresh_history").fetchall()[0][0]
     journal.close()
-    wait_until(lambda: not conn.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchall())
+    wait_until(
+        lambda: not conn.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchall()
+    )
     after = Journal(database)
     after.begin([entry(other)], 101)
     assert seen(conn, id) == [("FAILED", AT)]
@@ -91,7 +103,9 @@ def test_one_whose_session_was_lost_between_two_tries_has_one_entry_all_the_same
     assert seen(conn, id) == [("RUNNING", AT)]
 
 
-def test_what_is_forgotten_is_settled_by_the_next_that_is_opened(conn: Connection, id: int, journal: Journal) -> None:
+def test_what_is_forgotten_is_settled_by_the_next_that_is_opened(
+    conn: Connection, id: int, journal: Journal
+) -> None:
     journal.begin([entry(id)], 100)
     journal.forget()
     assert journal.take(id) is None

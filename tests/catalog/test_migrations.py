@@ -12,8 +12,8 @@ from millstream.catalog.sources import CapturedColumn, Cutover, Source
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
 
-# A partitioned source moving to WAL, with a cutover that its reader has not passed yet, and the stream table that
-# reads it; as the version before migration 14 wrote them.
+# A partitioned source moving to WAL, with a cutover that its reader has not passed yet, and the
+# stream table that reads it; as the version before migration 14 wrote them.
 FILLED_BEFORE_14 = """
     CREATE TABLE orders (id int, amount numeric) PARTITION BY RANGE (id);
     CREATE TABLE orders_1 PARTITION OF orders FOR VALUES FROM (0) TO (100);
@@ -72,7 +72,9 @@ def upgraded(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> Connection:
     return conn
 
 
-def test_a_source_in_transition_keeps_everything_through_the_renaming_of_its_columns(upgraded: Connection) -> None:
+def test_a_source_in_transition_keeps_everything_through_the_renaming_of_its_columns(
+    upgraded: Connection,
+) -> None:
     orders, partition = oid(upgraded, "orders"), oid(upgraded, "orders_1")
     source = sources.get(upgraded, orders)
     assert source == Source(
@@ -88,12 +90,16 @@ def test_a_source_in_transition_keeps_everything_through_the_renaming_of_its_col
     assert slots.watermarks(upgraded, "millstream_x") == {orders: Watermark(0x18, 3)}
 
 
-def test_a_stream_table_keeps_everything_through_the_renaming_of_its_columns(upgraded: Connection) -> None:
+def test_a_stream_table_keeps_everything_through_the_renaming_of_its_columns(
+    upgraded: Connection,
+) -> None:
     table = stream_tables.named(upgraded, "totals")
     assert (table.reads_clock, table.planned_by, table.is_guarded) == (True, "stamp", True)
     assert (table.frontier, table.status, table.last_action) == (Snapshot(10, 10), "ACTIVE", "FULL")
     orders = oid(upgraded, "orders")
-    assert definition_digests.recorded(upgraded, [table.id]) == {table.id: {("table", orders): "public.orders"}}
+    assert definition_digests.recorded(upgraded, [table.id]) == {
+        table.id: {("table", orders): "public.orders"}
+    }
     assert [source.relid for source in sources.read_by(upgraded, table.id)] == [orders]
     assert [block.head for block in blocks.of(upgraded, table.id)] == ["aggregate"]
     assert [entry.reason for entry in history.recent(upgraded, table.id)] == ["FIRST"]
@@ -104,20 +110,31 @@ def test_a_stream_table_keeps_everything_through_the_renaming_of_its_columns(upg
     assert stream_tables.get(upgraded, table.id).reads_clock is False
 
 
-def test_the_health_functions_read_the_renamed_columns_and_stay_closed_to_others(upgraded: Connection) -> None:
+def test_the_health_functions_read_the_renamed_columns_and_stay_closed_to_others(
+    upgraded: Connection,
+) -> None:
     columns = "source::text, cdc_mode, slot_name, pending_cutovers, reason, alert"
-    rows = upgraded.execute(f"SELECT {columns} FROM millstream.check_cdc_health()".encode()).fetchall()
-    assert rows == [("orders", "TRANSITIONING", "millstream_x", 1, "waiting", "The slot does not exist.")]
+    rows = upgraded.execute(
+        f"SELECT {columns} FROM millstream.check_cdc_health()".encode()
+    ).fetchall()
+    assert rows == [
+        ("orders", "TRANSITIONING", "millstream_x", 1, "waiting", "The slot does not exist.")
+    ]
     query = """
         SELECT p.proname, p.prosecdef, has_function_privilege('pg_monitor', p.oid, 'EXECUTE')
         FROM pg_proc AS p
         WHERE p.pronamespace = 'millstream'::regnamespace AND p.proname IN ('check_cdc_health', 'slot_health')
         ORDER BY 1
     """
-    assert upgraded.execute(query).fetchall() == [("check_cdc_health", True, False), ("slot_health", True, False)]
+    assert upgraded.execute(query).fetchall() == [
+        ("check_cdc_health", True, False),
+        ("slot_health", True, False),
+    ]
 
 
-def test_a_catalog_that_was_never_upgraded_can_be_forgotten(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_was_never_upgraded_can_be_forgotten(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its tables with former names are the catalog's, not a user's."""
     install_before(conn, 14, monkeypatch)
     install.uninstall(conn, forget=True)

@@ -44,7 +44,11 @@ def add(conn: Connection, name: str, schedule: str = "1m", schema: str = "public
     table = stream_tables.add(
         conn,
         stream_tables.NewStreamTable(
-            schema_name=schema, name=name, query="SELECT 1", canonical_query="SELECT 1", schedule=schedule
+            schema_name=schema,
+            name=name,
+            query="SELECT 1",
+            canonical_query="SELECT 1",
+            schedule=schedule,
         ),
     )
     conn.execute(f'CREATE TABLE {schema}."{name}" (a int)'.encode())
@@ -53,7 +57,9 @@ def add(conn: Connection, name: str, schedule: str = "1m", schema: str = "public
     return stream_tables.get(conn, table.id)
 
 
-def fill(conn: Connection, *tables: StreamTable, ago: timedelta = timedelta(0), action: str = "FULL") -> None:
+def fill(
+    conn: Connection, *tables: StreamTable, ago: timedelta = timedelta(0), action: str = "FULL"
+) -> None:
     """Refresh these at one cut."""
     at = NOW - ago
     for table in tables:
@@ -80,7 +86,8 @@ def buffered(conn: Connection, name: str) -> int:
 
 def change(conn: Connection, relid: int, action: str = "I", origin: str = "t") -> None:
     insert = (
-        f"INSERT INTO millstream_changes.changes_{relid} (xid, action, origin) VALUES (pg_current_xact_id(), %s, %s)"
+        f"INSERT INTO millstream_changes.changes_{relid} (xid, action, "
+        "origin) VALUES (pg_current_xact_id(), %s, %s)"
     )
     conn.execute(insert.encode(), (action, origin))
 
@@ -102,7 +109,9 @@ def wait_for_refresh(conn: Connection, *tables: StreamTable) -> None:
 # -- status ----------------------------------------------------------------------------------
 
 
-def test_status_shows_how_old_each_stream_table_is_and_what_its_last_refresh_did(conn: Connection) -> None:
+def test_status_shows_how_old_each_stream_table_is_and_what_its_last_refresh_did(
+    conn: Connection,
+) -> None:
     fresh, stale, empty = add(conn, "fresh"), add(conn, "Stale"), add(conn, "empty")
     wait_for_refresh(conn, fresh, stale, empty)
     fill(conn, fresh)
@@ -111,16 +120,30 @@ def test_status_shows_how_old_each_stream_table_is_and_what_its_last_refresh_did
     assert list(shown) == ['public."Stale"', "public.empty", "public.fresh"]
     assert [row["is_stale"] for row in shown.values()] == [True, False, False]
     old = shown['public."Stale"']
-    assert (old["status"], old["last_action"], old["last_reason"]) == ("ACTIVE", "DIFFERENTIAL", "INITIAL")
+    assert (old["status"], old["last_action"], old["last_reason"]) == (
+        "ACTIVE",
+        "DIFFERENTIAL",
+        "INITIAL",
+    )
     assert old["data_timestamp"] == NOW - timedelta(minutes=3)
     assert old["staleness"] >= timedelta(minutes=3)
-    assert (shown["public.empty"]["status"], shown["public.empty"]["staleness"]) == ("INITIALIZING", None)
+    assert (shown["public.empty"]["status"], shown["public.empty"]["staleness"]) == (
+        "INITIALIZING",
+        None,
+    )
     assert stream_tables.get(conn, empty.id).frontier is None
 
 
 @pytest.mark.parametrize(
     ("schedule", "is_stale"),
-    [("500ms", True), ("1h", True), ("2 h", False), ("1d", False), ("@hourly", False), ("*/5 * * * *", False)],
+    [
+        ("500ms", True),
+        ("1h", True),
+        ("2 h", False),
+        ("1d", False),
+        ("@hourly", False),
+        ("*/5 * * * *", False),
+    ],
 )
 def test_a_stream_table_is_stale_at_twice_a_schedule_that_is_a_duration(
     conn: Connection, schedule: str, is_stale: bool
@@ -131,9 +154,16 @@ def test_a_stream_table_is_stale_at_twice_a_schedule_that_is_a_duration(
     assert status(conn)["public.t"]["is_stale"] is is_stale
 
 
-def test_the_data_of_a_chain_is_as_old_as_the_oldest_and_the_upstream_is_named(conn: Connection) -> None:
+def test_the_data_of_a_chain_is_as_old_as_the_oldest_and_the_upstream_is_named(
+    conn: Connection,
+) -> None:
     """The answer is that of `OlderUpstream`, which the Python API gives."""
-    deep, base, middle, top = add(conn, "deep"), add(conn, "base"), add(conn, "middle"), add(conn, "top")
+    deep, base, middle, top = (
+        add(conn, "deep"),
+        add(conn, "base"),
+        add(conn, "middle"),
+        add(conn, "top"),
+    )
     for reader, read in ((base, deep), (middle, base), (top, middle)):
         upstreams.put(conn, reader.id, [Upstream(read.id)])
     fill(conn, deep, ago=timedelta(hours=2))
@@ -161,12 +191,14 @@ def test_a_stream_table_for_which_no_change_waits_is_as_of_now(conn: Connection)
         snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
         stream_tables.advance(conn, [table.id], snapshot, at)
     shown = status(conn)
-    assert {(row["data_timestamp"], row["staleness"], row["is_stale"]) for row in shown.values()} == {
-        (at, timedelta(0), False)
-    }
+    assert {
+        (row["data_timestamp"], row["staleness"], row["is_stale"]) for row in shown.values()
+    } == {(at, timedelta(0), False)}
     # A change of what the upstream reads.
     change(conn, source)
-    assert {(row["staleness"] > timedelta(hours=2), row["is_stale"]) for row in status(conn).values()} == {(True, True)}
+    assert {
+        (row["staleness"] > timedelta(hours=2), row["is_stale"]) for row in status(conn).values()
+    } == {(True, True)}
     cut(conn, base, top)
     assert not any(row["is_stale"] for row in status(conn).values())
     # What reads the clock is as of its last refresh.
@@ -188,7 +220,8 @@ def test_of_sources_captured_from_wal_it_is_known_up_to_the_cursor(conn: Connect
     def hours() -> float:
         return float(status(conn)["public.t"]["staleness"].total_seconds()) // 3600
 
-    # WAL behind the cursor may hold changes of it; what was before it is in the buffer, and nothing is.
+    # WAL behind the cursor may hold changes of it; what was before it is in the buffer, and nothing
+    # is.
     assert hours() == 2
     conn.execute("UPDATE millstream.slots SET cursor = 'FFFFFFFF/0'")
     assert hours() == 0
@@ -201,13 +234,21 @@ def test_errors_are_counted_with_the_time_of_the_next_try(conn: Connection) -> N
     stream_tables.record_failure(conn, table.id, RefreshFailed("no room", detail="value 'secret'"))
     stream_tables.hold_off(conn, table.id, timedelta(seconds=8))
     [shown] = status(conn).values()
-    assert (shown["consecutive_errors"], shown["transient_errors"], shown["error_code"]) == (1, 0, RefreshFailed.code)
+    assert (shown["consecutive_errors"], shown["transient_errors"], shown["error_code"]) == (
+        1,
+        0,
+        RefreshFailed.code,
+    )
     assert "secret" in shown["error"]
     assert shown["next_try_at"] == stream_tables.get(conn, table.id).next_try_at
     fill(conn, table)
     stream_tables.record_transient(conn, table.id, RefreshFailed("no room"))
     [shown] = status(conn).values()
-    assert (shown["consecutive_errors"], shown["transient_errors"], shown["error_code"]) == (0, 1, RefreshFailed.code)
+    assert (shown["consecutive_errors"], shown["transient_errors"], shown["error_code"]) == (
+        0,
+        1,
+        RefreshFailed.code,
+    )
 
 
 # -- names -----------------------------------------------------------------------------------
@@ -225,7 +266,11 @@ def test_a_name_is_read_as_postgresql_reads_it(conn: Connection) -> None:
     assert found('"My Shop"."Orders"') == first.id
     # Millstream's own sessions have the server's schemas in their path only.
     conn.execute("SET search_path = other, public")
-    assert (found("TOTALS"), found("public.totals"), found("other.totals")) == (third.id, second.id, third.id)
+    assert (found("TOTALS"), found("public.totals"), found("other.totals")) == (
+        third.id,
+        second.id,
+        third.id,
+    )
     conn.execute("SET search_path = public, other")
     assert found("totals") == second.id
     for unknown in ("nonesuch", "public.orders", "a.b.c"):
@@ -245,7 +290,9 @@ def test_staleness_is_that_of_one_stream_table(conn: Connection) -> None:
 # -- history ---------------------------------------------------------------------------------
 
 
-def entry(table: StreamTable, action: Action, ms: int, *, error: MillstreamError | None = None) -> HistoryEntry:
+def entry(
+    table: StreamTable, action: Action, ms: int, *, error: MillstreamError | None = None
+) -> HistoryEntry:
     return HistoryEntry(
         table.id, action, "R", "FAILED" if error else "COMPLETED", "MANUAL", NOW - timedelta(milliseconds=ms),
         finished_at=NOW, rows_read=ms, error=error.as_dict() if error else None,
@@ -254,7 +301,9 @@ def entry(table: StreamTable, action: Action, ms: int, *, error: MillstreamError
 
 def test_the_history_of_a_stream_table_comes_newest_first(conn: Connection) -> None:
     table, other = add(conn, "t"), add(conn, "other")
-    history.add_all(conn, [entry(table, "FULL", 300), entry(table, "DIFFERENTIAL", 20), entry(other, "FULL", 1)])
+    history.add_all(
+        conn, [entry(table, "FULL", 300), entry(table, "DIFFERENTIAL", 20), entry(other, "FULL", 1)]
+    )
     history.add(conn, entry(table, "SKIP", 5, error=RefreshFailed("no room")))
     found = rows(conn, "SELECT * FROM millstream.get_refresh_history('public.t')")
     assert [(row["action"], row["status"], int(row["duration_ms"])) for row in found] == [
@@ -267,17 +316,34 @@ def test_the_history_of_a_stream_table_comes_newest_first(conn: Connection) -> N
 def test_refreshes_are_counted_and_timed(conn: Connection) -> None:
     table = add(conn, "t")
     add(conn, "unused")
-    history.add_all(conn, [entry(table, "DIFFERENTIAL", 10 * n) for n in range(1, 11)] + [entry(table, "FULL", 500)])
+    history.add_all(
+        conn,
+        [entry(table, "DIFFERENTIAL", 10 * n) for n in range(1, 11)] + [entry(table, "FULL", 500)],
+    )
     history.add(conn, entry(table, "SKIP", 9000, error=RefreshFailed("no room")))
-    found = {row["stream_table"]: row for row in rows(conn, "SELECT * FROM millstream.st_refresh_stats()")}
+    found = {
+        row["stream_table"]: row
+        for row in rows(conn, "SELECT * FROM millstream.st_refresh_stats()")
+    }
     shown = found["public.t"]
-    assert [shown[name] for name in ("refreshes", "failed", "differential", "full", "no_data")] == [11, 1, 10, 1, 0]
+    assert [shown[name] for name in ("refreshes", "failed", "differential", "full", "no_data")] == [
+        11,
+        1,
+        10,
+        1,
+        0,
+    ]
     assert (int(shown["mean_ms"]), int(shown["p95_ms"]), int(shown["max_ms"])) == (95, 300, 500)
     assert (found["public.unused"]["refreshes"], found["public.unused"]["mean_ms"]) == (0, None)
     # An older period has none of them.
-    conn.execute("UPDATE millstream.refresh_history SET started_at = started_at - interval '2 days'")
+    conn.execute(
+        "UPDATE millstream.refresh_history SET started_at = started_at - interval '2 days'"
+    )
     assert rows(conn, "SELECT refreshes FROM millstream.st_refresh_stats()")[0]["refreshes"] == 0
-    week = rows(conn, "SELECT refreshes FROM millstream.st_refresh_stats('7 days') WHERE stream_table = 'public.t'")
+    week = rows(
+        conn,
+        "SELECT refreshes FROM millstream.st_refresh_stats('7 days') WHERE stream_table = 'public.t'",
+    )
     assert week[0]["refreshes"] == 11
 
 
@@ -294,13 +360,18 @@ def test_each_source_of_each_stream_table_is_shown_with_its_capture(conn: Connec
         ("t", "public.a", ["id", "v"]), ("u", "public.a", ["v"]),
     ]  # fmt: skip
     facts = ("cdc_mode", "slot_name", "slot_lag_bytes", "decoder_status", "alert")
-    assert {tuple(row[fact] for fact in facts) for row in shown} == {("TRIGGER", None, None, None, None)}
+    assert {tuple(row[fact] for fact in facts) for row in shown} == {
+        ("TRIGGER", None, None, None, None)
+    }
     # Captured from WAL by a slot that nobody has made yet.
     conn.execute("UPDATE millstream.sources SET cdc_mode = 'WAL' WHERE name = 'a'")
     alerts = rows(conn, "SELECT DISTINCT alert FROM millstream.pg_stat_stream_tables")
     assert alerts == [{"alert": "There is no slot."}]
     conn.execute("DROP TABLE a")
-    alerts = rows(conn, "SELECT source::text, alert FROM millstream.check_cdc_health() WHERE alert IS NOT NULL")
+    alerts = rows(
+        conn,
+        "SELECT source::text, alert FROM millstream.check_cdc_health() WHERE alert IS NOT NULL",
+    )
     assert alerts == [{"source": str(relid), "alert": "The table was dropped."}]
 
 
@@ -309,7 +380,9 @@ def test_a_truncation_or_a_gap_makes_the_next_refresh_start_anew(conn: Connectio
     sources.add_dependency(conn, table.id, source, ["id"])
 
     def needs_reinit() -> bool:
-        [row] = rows(conn, "SELECT needs_reinit FROM millstream.stream_tables_info WHERE name = 't'")
+        [row] = rows(
+            conn, "SELECT needs_reinit FROM millstream.stream_tables_info WHERE name = 't'"
+        )
         return bool(row["needs_reinit"])
 
     change(conn, source, "X", "m")
@@ -351,7 +424,11 @@ def test_a_stream_table_is_explained_from_the_catalog(conn: Connection) -> None:
 
 def health(conn: Connection, name: str) -> tuple[str, str]:
     """The status of a check and what it found; there is one of that name."""
-    found = rows(conn, "SELECT status, detail, hint FROM millstream.health_check() WHERE check_name = %s", name)
+    found = rows(
+        conn,
+        "SELECT status, detail, hint FROM millstream.health_check() WHERE check_name = %s",
+        name,
+    )
     assert len(found) == 1, found
     assert found[0]["status"] == "OK" or found[0]["hint"]
     return found[0]["status"], found[0]["detail"]
@@ -359,7 +436,10 @@ def health(conn: Connection, name: str) -> tuple[str, str]:
 
 def worst(conn: Connection) -> set[str]:
     return {
-        row["check_name"] for row in rows(conn, "SELECT check_name FROM millstream.health_check() WHERE status <> 'OK'")
+        row["check_name"]
+        for row in rows(
+            conn, "SELECT check_name FROM millstream.health_check() WHERE status <> 'OK'"
+        )
     }
 
 
@@ -381,19 +461,47 @@ def test_a_missing_service_is_told_where_something_has_a_schedule(
     leadership.register(session, leadership.Registration(instance, 77, "here", "0", backend))
     leadership.take_over(session, instance)
     other = another()
-    leadership.register(other, leadership.Registration(uuid4(), 78, "there", "0", other.info.backend_pid))
+    leadership.register(
+        other, leadership.Registration(uuid4(), 78, "there", "0", other.info.backend_pid)
+    )
     status, told = health(conn, "service")
-    assert (status, "process 77 on here" in told, told.endswith("; 1 standby")) == ("OK", True, True)
+    assert (status, "process 77 on here" in told, told.endswith("; 1 standby")) == (
+        "OK",
+        True,
+        True,
+    )
     shown = rows(conn, "SELECT role, pid, alive, epoch FROM millstream.service_status()")
-    assert [tuple(row.values()) for row in shown] == [("LEADER", 77, True, 1), ("STANDBY", 78, True, None)]
+    assert [tuple(row.values()) for row in shown] == [
+        ("LEADER", 77, True, 1),
+        ("STANDBY", 78, True, None),
+    ]
     session.close()
     assert wait_until(lambda: health(conn, "service")[0] == "WARN")
 
 
 def test_each_trouble_of_a_stream_table_is_told_with_what_to_do(conn: Connection) -> None:
-    names = ("fine", "failed", "waits", "stopped", "suspended", "broken", "wrong", "empty", "stale", "held_back", "old")
+    names = (
+        "fine",
+        "failed",
+        "waits",
+        "stopped",
+        "suspended",
+        "broken",
+        "wrong",
+        "empty",
+        "stale",
+        "held_back",
+        "old",
+    )
     tables = {name: add(conn, name) for name in names}
-    fill(conn, *(table for name, table in tables.items() if name not in ("empty", "stale", "held_back", "old")))
+    fill(
+        conn,
+        *(
+            table
+            for name, table in tables.items()
+            if name not in ("empty", "stale", "held_back", "old")
+        ),
+    )
     error = RefreshFailed("no room for 'secret'")
     for name in ("failed", "suspended", "broken"):
         stream_tables.record_failure(conn, tables[name].id, error)
@@ -401,14 +509,18 @@ def test_each_trouble_of_a_stream_table_is_told_with_what_to_do(conn: Connection
     stream_tables.set_status(conn, tables["suspended"].id, "SUSPENDED")
     stream_tables.set_status(conn, tables["stopped"].id, "SUSPENDED")
     stream_tables.set_status(conn, tables["broken"].id, "ERROR")
-    conn.execute("UPDATE millstream.stream_tables SET last_verified_ok = false WHERE name = 'wrong'")
+    conn.execute(
+        "UPDATE millstream.stream_tables SET last_verified_ok = false WHERE name = 'wrong'"
+    )
     upstreams.put(conn, tables["held_back"].id, [Upstream(tables["old"].id)])
     wait_for_refresh(conn, tables["stale"], tables["old"])
     fill(conn, tables["stale"], tables["old"], ago=timedelta(hours=1))
     fill(conn, tables["held_back"])
     found = {
         row["check_name"].partition(".")[2]: (row["status"], row["detail"], row["hint"])
-        for row in rows(conn, "SELECT * FROM millstream.health_check() WHERE check_name LIKE 'stream table %%'")
+        for row in rows(
+            conn, "SELECT * FROM millstream.health_check() WHERE check_name LIKE 'stream table %%'"
+        )
     }
     assert {name: told[0] for name, told in found.items()} == {
         "failed": "WARN", "waits": "WARN", "stopped": "WARN", "suspended": "ERROR", "broken": "ERROR", "wrong": "ERROR",
@@ -449,7 +561,11 @@ HELD_BACK = {
 def test_a_buffer_waits_for_a_reader_that_is_not_refreshed_by_itself(
     conn: Connection, schedule: str, state: Status, holds: bool
 ) -> None:
-    source, reader, other = buffered(conn, "a"), add(conn, "reader", schedule), add(conn, "other", "1s")
+    source, reader, other = (
+        buffered(conn, "a"),
+        add(conn, "reader", schedule),
+        add(conn, "other", "1s"),
+    )
     for table in (reader, other):
         sources.add_dependency(conn, table.id, source, ["id"])
     cut(conn, reader, other)
@@ -458,9 +574,14 @@ def test_a_buffer_waits_for_a_reader_that_is_not_refreshed_by_itself(
     change(conn, source)
     cut(conn, other)
     shown = rows(
-        conn, "SELECT source, buffer, held_back_by, size_bytes > 0 AS has_size FROM millstream.held_back_buffers()"
+        conn,
+        "SELECT source, buffer, held_back_by, size_bytes > 0 AS has_size FROM millstream.held_back_buffers()",
     )
-    told = {"source": "public.a", "buffer": f"millstream_changes.changes_{source}", "held_back_by": ["public.reader"]}
+    told = {
+        "source": "public.a",
+        "buffer": f"millstream_changes.changes_{source}",
+        "held_back_by": ["public.reader"],
+    }
     assert shown == ([{**told, "has_size": True}] if holds else [])
     if holds:
         assert health(conn, "change buffer of public.a")[0] == "OK"
@@ -483,7 +604,9 @@ def test_the_reference_has_every_column(conn: Connection) -> None:
         FROM pg_proc AS p
         WHERE p.oid = ANY (%s::regprocedure[])
     """
-    found: dict[str, list[str]] = dict(conn.execute(query, (list(roles.VIEWS), list(roles.FUNCTIONS))).fetchall())
+    found: dict[str, list[str]] = dict(
+        conn.execute(query, (list(roles.VIEWS), list(roles.FUNCTIONS))).fetchall()
+    )
     described = {one.name: list(one.columns) for one in MONITORS}
     assert described == {name: columns for name, columns in found.items() if name not in HELPERS}
 
@@ -502,13 +625,17 @@ def reader(conn: Connection) -> Iterator[str]:
     conn.execute(f"RESET ROLE; DROP OWNED BY {name} CASCADE; DROP ROLE {name}".encode())
 
 
-def test_the_text_of_an_error_is_for_roles_with_the_rights_of_the_owner(conn: Connection, reader: str) -> None:
+def test_the_text_of_an_error_is_for_roles_with_the_rights_of_the_owner(
+    conn: Connection, reader: str
+) -> None:
     table, own = add(conn, "t"), add(conn, "own")
     conn.execute(f"ALTER TABLE public.own OWNER TO {reader}".encode())
     for one in (table, own):
         stream_tables.record_failure(conn, one.id, RefreshFailed("value 'secret'"))
         history.add(conn, entry(one, "SKIP", 5, error=RefreshFailed("value 'secret'")))
-        blocks.add(conn, one.id, [blocks.RecordedBlock(0, "main", "none", None, "SCAN t WHERE a = 1")])
+        blocks.add(
+            conn, one.id, [blocks.RecordedBlock(0, "main", "none", None, "SCAN t WHERE a = 1")]
+        )
     conn.execute(f"SET ROLE {reader}".encode())
     shown = status(conn)
     assert "secret" not in str(shown["public.t"])

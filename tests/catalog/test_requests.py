@@ -1,4 +1,6 @@
-"""The SQL door: who may ask for what, as whom a request is recorded, and how its answer is waited for."""
+"""The SQL door: who may ask for what, as whom a request is recorded, and how its answer is waited
+for.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ SHOP = """
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server of its own, since roles belong to a server; with a stream table `shop.totals` of the role `owner`."""
+    """A server of its own, since roles belong to a server; with a stream table `shop.totals` of the
+    role `owner`.
+    """
     bindir = os.environ.get("MILLSTREAM_TEST_BINDIR") or None
     with embedded(bindir=bindir, settings={"fsync": "off"}) as running:
         with psycopg.connect(running.dsn, autocommit=True) as admin:
@@ -71,7 +75,9 @@ def as_role(database: str, role: str) -> psycopg.Connection:
 
 def asked(mill: Connection) -> list[tuple[str, str]]:
     """Who has asked for what, in order."""
-    return mill.execute("SELECT requested_by::text, kind FROM millstream.requests ORDER BY id").fetchall()
+    return mill.execute(
+        "SELECT requested_by::text, kind FROM millstream.requests ORDER BY id"
+    ).fetchall()
 
 
 def refusal(conn: psycopg.Connection, statement: str) -> str | None:
@@ -146,10 +152,13 @@ def test_code_that_others_run_asks_with_the_rights_of_its_owner(
             " $$ BEGIN PERFORM millstream.drop_stream_table('shop.totals'); RETURN n; END $$;"
             "CREATE INDEX ON own.t (n)"
         )
-        # An index over an expression is made by its owner, who is refused; ANALYZE by a superuser would evaluate it.
+        # An index over an expression is made by its owner, who is refused; ANALYZE by a superuser
+        # would evaluate it.
         with pytest.raises(psycopg.Error):
             stranger.execute("CREATE INDEX ON own.t (own.ask(n))")
-        stranger.execute("CREATE MATERIALIZED VIEW own.m AS SELECT own.ask(n) FROM own.t WITH NO DATA")
+        stranger.execute(
+            "CREATE MATERIALIZED VIEW own.m AS SELECT own.ask(n) FROM own.t WITH NO DATA"
+        )
     for statement in ("SELECT own.trap()", "REFRESH MATERIALIZED VIEW own.m"):
         with pytest.raises(psycopg.Error, match='role "stranger" may not ask for this: drop'):
             conn.execute(statement.encode())
@@ -171,7 +180,9 @@ def test_code_that_others_run_asks_with_the_rights_of_its_owner(
         "SELECT FROM millstream.requests",
     ],
 )
-def test_who_has_asked_and_the_answer_cannot_be_forged(database: str, mill: Connection, statement: str) -> None:
+def test_who_has_asked_and_the_answer_cannot_be_forged(
+    database: str, mill: Connection, statement: str
+) -> None:
     with as_role(database, "operator") as conn:
         assert refusal(conn, statement) == "42501"
 
@@ -183,8 +194,12 @@ def test_requests_of_others_are_not_seen(database: str, mill: Connection) -> Non
         assert refusal(owner, f"CALL millstream.wait_for({id})") == "MS502"
 
 
-def test_an_operators_role_of_somebody_else_counts_for_nothing(database: str, mill: Connection) -> None:
-    """A role that is not granted the right to insert is not an operator's, whatever its members are granted."""
+def test_an_operators_role_of_somebody_else_counts_for_nothing(
+    database: str, mill: Connection
+) -> None:
+    """A role that is not granted the right to insert is not an operator's, whatever its members are
+    granted.
+    """
     mill.execute("REVOKE ALL ON millstream.own_requests FROM millstream_operator")
     mill.execute("GRANT ALL ON millstream.own_requests TO operator")
     try:
@@ -195,8 +210,12 @@ def test_an_operators_role_of_somebody_else_counts_for_nothing(database: str, mi
         install.install(mill)
 
 
-@pytest.mark.parametrize("arguments", ['[["query", "SELECT 2"]]', '["query"]', '"query"', "null", "7"])
-def test_arguments_that_are_no_object_are_refused(database: str, mill: Connection, arguments: str) -> None:
+@pytest.mark.parametrize(
+    "arguments", ['[["query", "SELECT 2"]]', '["query"]', '"query"', "null", "7"]
+)
+def test_arguments_that_are_no_object_are_refused(
+    database: str, mill: Connection, arguments: str
+) -> None:
     """The bug: an operator gave the stream table of another role a query, in an array of pairs."""
     by_function = f"SELECT millstream.request('alter', 'shop.totals', '{arguments}')"
     by_view = (
@@ -204,7 +223,10 @@ def test_arguments_that_are_no_object_are_refused(database: str, mill: Connectio
         f" VALUES ('alter', 'shop.totals', '{arguments}', '')"
     )
     with as_role(database, "operator") as operator:
-        assert [refusal(operator, statement) for statement in (by_function, by_view)] == ["MS005", "MS005"]
+        assert [refusal(operator, statement) for statement in (by_function, by_view)] == [
+            "MS005",
+            "MS005",
+        ]
     assert asked(mill) == []
 
 
@@ -230,17 +252,25 @@ def test_arguments_that_are_no_object_are_refused(database: str, mill: Connectio
         ("validate_query(NULL)", "MS005"),
     ],
 )
-def test_what_cannot_be_done_is_refused_at_once(database: str, mill: Connection, call: str, sqlstate: str) -> None:
+def test_what_cannot_be_done_is_refused_at_once(
+    database: str, mill: Connection, call: str, sqlstate: str
+) -> None:
     with as_role(database, "operator") as conn:
         assert refusal(conn, f"SELECT millstream.{call}") == sqlstate
     assert asked(mill) == []
 
 
-def test_names_are_looked_up_along_the_path_of_whoever_asks(database: str, mill: Connection) -> None:
+def test_names_are_looked_up_along_the_path_of_whoever_asks(
+    database: str, mill: Connection
+) -> None:
     with as_role(database, "owner") as conn:
-        conn.execute('CREATE SCHEMA "Odd, name"; SET search_path = nowhere, "Odd, name", shop, pg_temp')
+        conn.execute(
+            'CREATE SCHEMA "Odd, name"; SET search_path = nowhere, "Odd, name", shop, pg_temp'
+        )
         conn.execute("SELECT millstream.refresh_stream_table('totals')")
-    assert mill.execute("SELECT search_path FROM millstream.requests").fetchall() == [('"Odd, name", shop',)]
+    assert mill.execute("SELECT search_path FROM millstream.requests").fetchall() == [
+        ('"Odd, name", shop',)
+    ]
 
 
 def test_a_path_full_of_traps_changes_nothing(database: str, mill: Connection) -> None:
@@ -254,29 +284,42 @@ def test_a_path_full_of_traps_changes_nothing(database: str, mill: Connection) -
             "CREATE OPERATOR traps.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = int8ne);"
             "SET search_path = traps, pg_catalog, shop"
         )
-        [(id,)] = conn.execute("SELECT millstream.alter_stream_table('totals', schedule => '5m')").fetchall()
+        [(id,)] = conn.execute(
+            "SELECT millstream.alter_stream_table('totals', schedule => '5m')"
+        ).fetchall()
         mill.execute("UPDATE millstream.requests SET status = 'DONE', result = '{}'")
         assert conn.execute(f"CALL millstream.wait_for({id})".encode()).fetchall() == [({},)]
-    assert mill.execute("SELECT arguments FROM millstream.requests").fetchall() == [({"schedule": "5m"},)]
+    assert mill.execute("SELECT arguments FROM millstream.requests").fetchall() == [
+        ({"schedule": "5m"},)
+    ]
 
 
-def test_a_request_wakes_the_service_and_warns_where_none_runs(database: str, mill: Connection) -> None:
+def test_a_request_wakes_the_service_and_warns_where_none_runs(
+    database: str, mill: Connection
+) -> None:
     mill.execute("LISTEN millstream_wake")
     with as_role(database, "operator") as conn:
         warnings = list[str]()
         conn.add_notice_handler(lambda notice: warnings.append(notice.message_primary or ""))
         conn.execute(CALLS["refresh"].encode())
         assert warnings == ["the request waits: no service is running on this database"]
-        leadership.register(mill, leadership.Registration(uuid4(), 1, "here", "0", mill.info.backend_pid))
+        leadership.register(
+            mill, leadership.Registration(uuid4(), 1, "here", "0", mill.info.backend_pid)
+        )
         conn.execute(CALLS["refresh"].encode())
         assert len(warnings) == 1
-    assert [one.payload for one in mill.notifies(timeout=60, stop_after=2)] == ["request", "request"]
+    assert [one.payload for one in mill.notifies(timeout=60, stop_after=2)] == [
+        "request",
+        "request",
+    ]
 
 
 def test_nobody_fills_the_table_of_requests(database: str, mill: Connection) -> None:
     with as_role(database, "owner") as conn:
         conn.execute("SET client_min_messages = error")
-        conn.execute("SELECT millstream.refresh_stream_table('shop.totals') FROM generate_series(1, 1000)")
+        conn.execute(
+            "SELECT millstream.refresh_stream_table('shop.totals') FROM generate_series(1, 1000)"
+        )
         assert refusal(conn, CALLS["refresh"]) == "MS503"
 
 
@@ -289,13 +332,17 @@ def test_waiting_returns_the_result(database: str, mill: Connection) -> None:
 
     def ask() -> None:
         with as_role(database, "operator") as conn:
-            found.extend(conn.execute(f"CALL millstream.wait_for({REFRESH}, '90 s')".encode()).fetchall())
+            found.extend(
+                conn.execute(f"CALL millstream.wait_for({REFRESH}, '90 s')".encode()).fetchall()
+            )
 
     mill.execute("LISTEN millstream_wake")
     asking = threading.Thread(target=ask)
     asking.start()
     [_] = mill.notifies(timeout=90, stop_after=1)
-    mill.execute("UPDATE millstream.requests SET status = 'DONE', result = '{\"action\": \"NO_DATA\"}'")
+    mill.execute(
+        "UPDATE millstream.requests SET status = 'DONE', result = '{\"action\": \"NO_DATA\"}'"
+    )
     asking.join()
     assert found == [({"action": "NO_DATA"},)]
 
@@ -304,11 +351,17 @@ ERROR = {"code": "MS402", "message": "it's broken", "detail": "100% of it", "hin
 
 
 @pytest.mark.parametrize("parts", [("detail", "hint"), ("detail",), ("hint",), ()])
-def test_waiting_raises_the_services_error_as_its_own(database: str, mill: Connection, parts: tuple[str, ...]) -> None:
-    error = {name: value if name in ("code", "message", *parts) else "" for name, value in ERROR.items()}
+def test_waiting_raises_the_services_error_as_its_own(
+    database: str, mill: Connection, parts: tuple[str, ...]
+) -> None:
+    error = {
+        name: value if name in ("code", "message", *parts) else "" for name, value in ERROR.items()
+    }
     with as_role(database, "operator") as conn:
         [(id,)] = conn.execute(CALLS["refresh"].encode()).fetchall()
-        mill.execute("UPDATE millstream.requests SET status = 'FAILED', error = %s", (json.dumps(error),))
+        mill.execute(
+            "UPDATE millstream.requests SET status = 'FAILED', error = %s", (json.dumps(error),)
+        )
         with pytest.raises(psycopg.Error) as raised:
             conn.execute(f"CALL millstream.wait_for({id})".encode())
     told = raised.value.diag
@@ -325,6 +378,8 @@ def test_waiting_ends_with_the_reason(database: str, mill: Connection) -> None:
     assert "No service is running" in (raised.value.diag.message_hint or "")
 
 
-def test_waiting_in_a_transaction_is_refused_and_waits_for_nothing(database: str, mill: Connection) -> None:
+def test_waiting_in_a_transaction_is_refused_and_waits_for_nothing(
+    database: str, mill: Connection
+) -> None:
     with as_role(database, "operator") as conn, conn.transaction(force_rollback=True):
         assert refusal(conn, f"CALL millstream.wait_for({REFRESH})") == "2D000"

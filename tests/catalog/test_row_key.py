@@ -1,4 +1,6 @@
-"""The key of a stream table's rows, as it was recorded: a plan made later may not come with another."""
+"""The key of a stream table's rows, as it was recorded: a plan made later may not come with
+another.
+"""
 
 from __future__ import annotations
 

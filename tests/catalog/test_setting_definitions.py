@@ -11,8 +11,8 @@ from millstream.errors import BadSetting
 from millstream.postgres.connection import Connection
 from millstream.settings import NOT_FROM_DATABASE, Settings
 
-# Of each kind, values in every form; those in which Python is more lenient are left out: ` 5 `, `1_000`, `1e3`, and
-# `1.0` as a whole number.
+# Of each kind, values in every form; those in which Python is more lenient are left out: ` 5 `,
+# `1_000`, `1e3`, and `1.0` as a whole number.
 VALUES = (
     "true", "off", "YES", "0", "1", "2", "5", "64", "65", "-1", "0.5", "1.5", "10ms", "9ms", "0s", "1 S", "5m", "2D",
     "1 month", "99999999999s", "100MB", "100 kB", "1GB", "5TB", "0B", "1mb", "trigger", "auto", "wal", "TRIGGER",
@@ -49,7 +49,9 @@ def test_the_database_takes_exactly_the_values_that_the_class_takes(conn: Connec
     assert differ == []
 
 
-def test_every_setting_takes_its_own_default_or_says_why_it_cannot_come_from_here(conn: Connection) -> None:
+def test_every_setting_takes_its_own_default_or_says_why_it_cannot_come_from_here(
+    conn: Connection,
+) -> None:
     install.install(conn)
     defaults = setting_definitions.printed(Settings.model_construct())
     for name in NAMES:
@@ -66,17 +68,27 @@ def test_plain_sql_is_checked_too_and_every_change_wakes_the_service(conn: Conne
     install.install(conn)
     conn.execute("LISTEN millstream_wake")
     insert = "INSERT INTO millstream.settings VALUES (%s, %s)"
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="unknown setting cdc_mood") as caught:
+    with pytest.raises(
+        psycopg.errors.InvalidParameterValue, match="unknown setting cdc_mood"
+    ) as caught:
         conn.execute(insert, ("cdc_mood", "auto"))
     assert "cdc_mode" in (caught.value.diag.message_hint or "")
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="bad value for shutdown_timeout: 'soon'"):
+    with pytest.raises(
+        psycopg.errors.InvalidParameterValue, match="bad value for shutdown_timeout: 'soon'"
+    ):
         conn.execute(insert, ("shutdown_timeout", "soon"))
     # One of a pair alone contradicts the other's default, or its stored value when that goes.
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="slot_lag_warning must be less than"):
+    with pytest.raises(
+        psycopg.errors.InvalidParameterValue, match="slot_lag_warning must be less than"
+    ):
         conn.execute(insert, ("slot_lag_warning", "2GB"))
     assert list(conn.notifies(timeout=0)) == []
-    conn.execute("INSERT INTO millstream.settings VALUES ('slot_lag_warning', '2GB'), ('slot_lag_critical', '3GB')")
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="slot_lag_warning must be less than"):
+    conn.execute(
+        "INSERT INTO millstream.settings VALUES ('slot_lag_warning', '2GB'), ('slot_lag_critical', '3GB')"
+    )
+    with pytest.raises(
+        psycopg.errors.InvalidParameterValue, match="slot_lag_warning must be less than"
+    ):
         conn.execute("DELETE FROM millstream.settings WHERE name = 'slot_lag_critical'")
     conn.execute("UPDATE millstream.settings SET value = '4GB' WHERE name = 'slot_lag_critical'")
     conn.execute("TRUNCATE millstream.settings")
@@ -92,7 +104,9 @@ def test_an_install_writes_the_definitions_again_only_if_they_differ(conn: Conne
     assert conn.execute(versions).fetchone() == before
     # As another version would have left them: one setting less, one more, another bound.
     conn.execute("DELETE FROM millstream.setting_definitions WHERE name = 'cdc_mode'")
-    conn.execute("UPDATE millstream.setting_definitions SET minimum = 7 WHERE name = 'max_consecutive_errors'")
+    conn.execute(
+        "UPDATE millstream.setting_definitions SET minimum = 7 WHERE name = 'max_consecutive_errors'"
+    )
     conn.execute("UPDATE millstream.setting_definitions SET name = 'former' WHERE name = 'enabled'")
     install.install(conn)
     names = [name for (name,) in conn.execute("SELECT name FROM millstream.setting_definitions")]

@@ -1,4 +1,6 @@
-"""Rows of the replication slot: the cursor goes forward only, and only for the process that has the slot."""
+"""Rows of the replication slot: the cursor goes forward only, and only for the process that has the
+slot.
+"""
 
 from __future__ import annotations
 

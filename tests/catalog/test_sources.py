@@ -1,4 +1,6 @@
-"""Sources in the catalog: what is captured of them, who reads them, and whether they are still as recorded."""
+"""Sources in the catalog: what is captured of them, who reads them, and whether they are still as
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def installed(conn: Connection) -> None:
 
 def reader(conn: Connection, name: str) -> int:
     table = stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name=name, query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name=name, query="", canonical_query="", schedule="1s"
+        ),
     )
     return table.id
 
@@ -97,7 +102,10 @@ DRIFT = {
     "column renamed": ("ALTER TABLE t RENAME b TO z", 'Column "b" was renamed to "z".'),
     "column retyped": ("ALTER TABLE t ALTER b TYPE varchar", 'Column "b" has another type'),
     "other modifier": ("ALTER TABLE t ALTER a TYPE numeric(9,4)", 'Column "a" has another type'),
-    "other collation": ('ALTER TABLE t ALTER b TYPE text COLLATE "C"', 'Column "b" has another type, collation'),
+    "other collation": (
+        'ALTER TABLE t ALTER b TYPE text COLLATE "C"',
+        'Column "b" has another type, collation',
+    ),
     "child attached": ("CREATE TABLE u () INHERITS (t)", "attached or detached"),
 }
 
@@ -106,7 +114,10 @@ DRIFT = {
 def test_drift_tells_what_has_changed(conn: Connection, ddl: str, said: str) -> None:
     conn.execute("CREATE TABLE t (a numeric(8,2), b text, c int)")
     relid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
-    columns = (CapturedColumn(1, "a", 1700, "numeric", 524294), CapturedColumn(2, "b", 25, "text", -1, 100))
+    columns = (
+        CapturedColumn(1, "a", 1700, "numeric", 524294),
+        CapturedColumn(2, "b", 25, "text", -1, 100),
+    )
     sources.put(conn, Source(relid, "public", "t", "TRIGGER", columns))
     assert sources.drift(conn) == {}
     conn.execute(ddl)
@@ -122,7 +133,9 @@ def test_a_new_expression_of_a_generated_column_is_drift(conn: Connection) -> No
         pytest.skip("SET EXPRESSION came with PostgreSQL 17")
     conn.execute("CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a * 2) STORED)")
     relid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
-    digest = conn.execute("SELECT md5(adbin::text) FROM pg_attrdef WHERE adrelid = %s", (relid,)).fetchall()[0][0]
+    digest = conn.execute(
+        "SELECT md5(adbin::text) FROM pg_attrdef WHERE adrelid = %s", (relid,)
+    ).fetchall()[0][0]
     column = CapturedColumn(2, "b", 23, "integer", generation=digest)
     sources.put(conn, Source(relid, "public", "t", "TRIGGER", (column,)))
     assert sources.drift(conn) == {}

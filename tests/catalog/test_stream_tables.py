@@ -1,4 +1,6 @@
-"""Stream tables in the catalog: found by the names users write, moved to frontiers, removed with all that is theirs."""
+"""Stream tables in the catalog: found by the names users write, moved to frontiers, removed with
+all that is theirs.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,30 @@ def installed(conn: Connection) -> None:
     install.install(conn)
 
 
-def add(conn: Connection, name: str, schema: str = "public", relid: int | None = None) -> StreamTable:
+def add(
+    conn: Connection, name: str, schema: str = "public", relid: int | None = None
+) -> StreamTable:
     return stream_tables.add(
         conn,
         stream_tables.NewStreamTable(
-            schema_name=schema, name=name, query="SELECT 1", canonical_query=" SELECT 1;", schedule="1s", relid=relid
+            schema_name=schema,
+            name=name,
+            query="SELECT 1",
+            canonical_query=" SELECT 1;",
+            schedule="1s",
+            relid=relid,
         ),
     )
 
 
 def test_a_new_one_is_initializing_and_has_no_frontier(conn: Connection) -> None:
     table = add(conn, "totals")
-    assert (table.status, table.refresh_mode, table.frontier, table.relid) == ("INITIALIZING", "AUTO", None, None)
+    assert (table.status, table.refresh_mode, table.frontier, table.relid) == (
+        "INITIALIZING",
+        "AUTO",
+        None,
+        None,
+    )
     assert (table.consecutive_errors, table.last_error, table.created_by) == (0, None, "tester")
     assert (table.query, table.canonical_query, table.schedule) == ("SELECT 1", " SELECT 1;", "1s")
     assert stream_tables.get(conn, table.id) == table
@@ -72,7 +86,9 @@ def named(conn: Connection) -> None:
 
 @pytest.mark.usefixtures("named")
 @pytest.mark.parametrize(("written", "meant"), NAMES.items(), ids=NAMES.keys())
-def test_names_are_read_as_postgresql_reads_them(conn: Connection, written: str, meant: tuple[str, str]) -> None:
+def test_names_are_read_as_postgresql_reads_them(
+    conn: Connection, written: str, meant: tuple[str, str]
+) -> None:
     table = stream_tables.named(conn, written)
     assert (table.schema_name, table.name) == meant
     assert stream_tables.named(conn, table.qualified) == table
@@ -81,7 +97,19 @@ def test_names_are_read_as_postgresql_reads_them(conn: Connection, written: str,
 @pytest.mark.usefixtures("named")
 @pytest.mark.parametrize(
     "written",
-    ["nonesuch", "shop.nonesuch", "nonesuch.totals", "a.b.totals", '"TOTALS"', "", " ", "a..b", '"open', "a b", "1;2"],
+    [
+        "nonesuch",
+        "shop.nonesuch",
+        "nonesuch.totals",
+        "a.b.totals",
+        '"TOTALS"',
+        "",
+        " ",
+        "a..b",
+        '"open',
+        "a b",
+        "1;2",
+    ],
 )
 def test_what_no_stream_table_has_is_an_error_and_no_more(conn: Connection, written: str) -> None:
     with conn.transaction():
@@ -112,7 +140,11 @@ def test_many_move_to_one_frontier_together(conn: Connection) -> None:
     a, b, c = stream_tables.every(conn)
     for moved in (a, b):
         assert (moved.frontier, moved.data_timestamp) == (Snapshot(10, 20, (12, 15)), AT)
-        assert (moved.status, moved.last_action, moved.last_reason) == ("ACTIVE", "NO_DATA", "no_change")
+        assert (moved.status, moved.last_action, moved.last_reason) == (
+            "ACTIVE",
+            "NO_DATA",
+            "no_change",
+        )
         assert (moved.consecutive_errors, moved.last_error) == (0, None)
         assert moved.last_refresh_at is not None
     assert c == tables[2]
@@ -145,7 +177,9 @@ def test_removing_one_removes_what_is_its_own(conn: Connection) -> None:
     stream_tables.remove(conn, gone.id)
     assert [table.name for table in stream_tables.every(conn)] == ["kept"]
     for own in ("dependencies", "blocks", "refresh_history"):
-        assert conn.execute(f"SELECT stream_table_id FROM millstream.{own}").fetchall() == [(kept.id,)]
+        assert conn.execute(f"SELECT stream_table_id FROM millstream.{own}").fetchall() == [
+            (kept.id,)
+        ]
     with pytest.raises(NoSuchStreamTable):
         stream_tables.get(conn, gone.id)
 
@@ -166,7 +200,9 @@ def test_dependants_and_sources_are_found(conn: Connection) -> None:
 @pytest.mark.parametrize(
     ("column", "value"), [("status", "RUNNING"), ("refresh_mode", "IMMEDIATE"), ("cdc_mode", "LOG")]
 )
-def test_a_value_that_makes_no_sense_cannot_be_stored(conn: Connection, column: str, value: str) -> None:
+def test_a_value_that_makes_no_sense_cannot_be_stored(
+    conn: Connection, column: str, value: str
+) -> None:
     add(conn, "t")
     with pytest.raises(Exception, match=f"stream_tables_{column}_check"):
         conn.execute(f"UPDATE millstream.stream_tables SET {column} = '{value}'")

@@ -1,4 +1,6 @@
-"""The catalog's rows of upstreams: recorded as found, gone with either of the two, filled by an upgrade."""
+"""The catalog's rows of upstreams: recorded as found, gone with either of the two, filled by an
+upgrade.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ def made(conn: Connection, name: str, query: str = "") -> int:
     table = stream_tables.add(
         conn,
         stream_tables.NewStreamTable(
-            schema_name="public", name=name, query=query, canonical_query=query, schedule="1s", relid=relid
+            schema_name="public",
+            name=name,
+            query=query,
+            canonical_query=query,
+            schedule="1s",
+            relid=relid,
         ),
     )
     return table.id
@@ -34,12 +41,17 @@ def made_before(conn: Connection, name: str) -> int:
     return int(conn.execute(statement, (name, f"public.{name}")).fetchall()[0][0])
 
 
-def test_what_is_put_replaces_what_was_there_and_goes_with_either_of_the_two(conn: Connection) -> None:
+def test_what_is_put_replaces_what_was_there_and_goes_with_either_of_the_two(
+    conn: Connection,
+) -> None:
     install.install(conn)
     a, b, c = (made(conn, name) for name in "abc")
     upstreams.put(conn, a, [Upstream(b, ("view public.v",)), Upstream(c)])
     upstreams.put(conn, b, [Upstream(c)])
-    assert upstreams.every(conn) == {a: [Upstream(b, ("view public.v",)), Upstream(c)], b: [Upstream(c)]}
+    assert upstreams.every(conn) == {
+        a: [Upstream(b, ("view public.v",)), Upstream(c)],
+        b: [Upstream(c)],
+    }
     upstreams.put(conn, a, [Upstream(b)])
     assert upstreams.of(conn, a) == [Upstream(b)]
     stream_tables.remove(conn, b)
@@ -53,7 +65,9 @@ def test_one_that_was_dropped_meanwhile_is_not_recorded(conn: Connection) -> Non
     assert upstreams.every(conn) == {}
 
 
-def test_those_that_name_a_relation_are_found_by_their_text_but_for_itself(conn: Connection) -> None:
+def test_those_that_name_a_relation_are_found_by_their_text_but_for_itself(
+    conn: Connection,
+) -> None:
     install.install(conn)
     a, b = made(conn, "a", "SELECT id FROM public.b"), made(conn, "b", "SELECT id FROM public.b")
     assert upstreams.queries_with_name(conn, "b") == [(a, "SELECT id FROM public.b")]
@@ -61,7 +75,9 @@ def test_those_that_name_a_relation_are_found_by_their_text_but_for_itself(conn:
     assert upstreams.names(conn) == {a: "public.a", b: "public.b"}
 
 
-def test_an_upgrade_records_what_stream_tables_read(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_records_what_stream_tables_read(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     every = install.migrations()
     new = next(place for place, migration in enumerate(every) if migration.name == "upstreams")
     with monkeypatch.context() as patch:

@@ -14,7 +14,15 @@ AT = datetime(2024, 6, 1, 12, tzinfo=UTC)
 
 
 def evidence(id_: int, number: int) -> Evidence:
-    sample = [{"side": "missing", "n": number, "d": date(2024, 6, 1), "m": Decimal("2.50"), "nothing": None}]
+    sample = [
+        {
+            "side": "missing",
+            "n": number,
+            "d": date(2024, 6, 1),
+            "m": Decimal("2.50"),
+            "nothing": None,
+        }
+    ]
     return Evidence(id_, Snapshot(10, 20, (12,)), AT, number, 0, sample)
 
 
@@ -32,6 +40,10 @@ def test_values_of_any_type_are_kept_as_json_and_old_evidence_goes(unfilled: Mil
     conn, id_ = unfilled.app.conn, unfilled.app.named("totals").id
     for number in range(KEPT + 3):
         verifications.add_evidence(conn, evidence(id_, number))
-    rows = conn.execute("SELECT missing, sample FROM millstream.verification_failures ORDER BY id").fetchall()
+    rows = conn.execute(
+        "SELECT missing, sample FROM millstream.verification_failures ORDER BY id"
+    ).fetchall()
     assert [missing for missing, _ in rows] == [*range(3, KEPT + 3)]
-    assert rows[0][1] == [{"side": "missing", "n": 3, "d": "2024-06-01", "m": "2.50", "nothing": None}]
+    assert rows[0][1] == [
+        {"side": "missing", "n": 3, "d": "2024-06-01", "m": "2.50", "nothing": None}
+    ]

@@ -1,7 +1,8 @@
-"""Read your own writes: `wait_visible` returns when a stream table has all that its caller sees, and not before.
+"""Read your own writes: `wait_visible` returns when a stream table has all that its caller sees,
+and not before.
 
-Refreshes are played by statements, with the frontiers that real ones record. The rows tell the truth: each stream table
-is a copy of what its last refresh saw.
+Refreshes are played by statements, with the frontiers that real ones record. The rows tell the
+truth: each stream table is a copy of what its last refresh saw.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def refresh(conn: Connection, names: list[str]) -> None:
     ids = {table.name: table.id for table in stream_tables.every(conn)}
     with conn.transaction():
         conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        taken = conn.execute("SELECT pg_current_snapshot()::text, now(), pg_current_xact_id()::text::int8").fetchall()
+        taken = conn.execute(
+            "SELECT pg_current_snapshot()::text, now(), pg_current_xact_id()::text::int8"
+        ).fetchall()
         [(text, cut_at, own)] = taken
         for name in sorted(names, key=list(COPIES).index):
             conn.execute(COPIES[name].encode())
@@ -122,7 +125,9 @@ class Writer:
         if action == "write":
             self.conn.execute(f"INSERT INTO {chance.choice('ab')} VALUES ({number})".encode())
         elif action == "savepoint":
-            self.conn.execute(f"SAVEPOINT s; INSERT INTO {chance.choice('ab')} VALUES ({number})".encode())
+            self.conn.execute(
+                f"SAVEPOINT s; INSERT INTO {chance.choice('ab')} VALUES ({number})".encode()
+            )
             if chance.random() < 0.5:
                 self.conn.execute("ROLLBACK TO s")
         else:
@@ -155,13 +160,18 @@ def is_visible(conn: Connection, name: str, seen: Seen) -> bool:
 
 def content(conn: Connection, name: str) -> tuple[frozenset[int], frozenset[int]]:
     of_a, of_b = (
-        frozenset(n for (n,) in conn.execute(query.encode())) if query else frozenset() for query in CONTENT[name]
+        frozenset(n for (n,) in conn.execute(query.encode())) if query else frozenset()
+        for query in CONTENT[name]
     )
     return of_a, of_b
 
 
-def test_it_is_visible_only_when_everything_that_was_seen_is_there(played: Connection, another: Open) -> None:
-    """Random writers with savepoints and aborts, refreshes of some, looks at any time, against the rows themselves."""
+def test_it_is_visible_only_when_everything_that_was_seen_is_there(
+    played: Connection, another: Open
+) -> None:
+    """Random writers with savepoints and aborts, refreshes of some, looks at any time, against the
+    rows themselves.
+    """
     chance = random.Random(7)
     writers = [Writer(another()) for _ in range(3)]
     seen = list[Seen]()
@@ -177,7 +187,14 @@ def test_it_is_visible_only_when_everything_that_was_seen_is_there(played: Conne
             ]
         elif action < 0.85:
             names = chance.choice(
-                [["low"], ["low", "high"], ["high"], ["top"], ["low", "high", "top"], ["high", "top"]]
+                [
+                    ["low"],
+                    ["low", "high"],
+                    ["high"],
+                    ["top"],
+                    ["low", "high", "top"],
+                    ["high", "top"],
+                ]
             )
             refresh(played, names)
         for name in COPIES if seen else ():
@@ -193,7 +210,9 @@ def test_it_is_visible_only_when_everything_that_was_seen_is_there(played: Conne
     assert wrong == []
     assert min(visible, hidden) > 100
     refresh(played, ["low", "high", "top"])
-    assert [is_visible(played, name, one) for name in COPIES for one in seen] == [True] * 3 * len(seen)
+    assert [is_visible(played, name, one) for name in COPIES for one in seen] == [True] * 3 * len(
+        seen
+    )
 
 
 def test_an_upstream_that_is_refreshed_alone_is_not_in_its_readers(played: Connection) -> None:
@@ -202,7 +221,11 @@ def test_an_upstream_that_is_refreshed_alone_is_not_in_its_readers(played: Conne
     seen = look(played)
     refresh(played, ["high"])
     refresh(played, ["low"])
-    assert [is_visible(played, name, seen) for name in ("low", "high", "top")] == [True, False, False]
+    assert [is_visible(played, name, seen) for name in ("low", "high", "top")] == [
+        True,
+        False,
+        False,
+    ]
     refresh(played, ["high"])
     assert [is_visible(played, name, seen) for name in ("high", "top")] == [True, False]
     refresh(played, ["top"])
@@ -221,7 +244,9 @@ def test_where_no_source_changes_nothing_is_waited_for(played: Connection) -> No
 
 
 def test_changes_that_may_still_come_from_wal_are_waited_for(played: Connection) -> None:
-    """WAL capture stores a change after its commit: an empty buffer says nothing before WAL is read that far."""
+    """WAL capture stores a change after its commit: an empty buffer says nothing before WAL is read
+    that far.
+    """
     played.execute(
         "UPDATE millstream.sources SET cdc_mode = 'WAL' WHERE name = 'b';"
         "INSERT INTO millstream.slots (name, publication, publication_oid, database_oid, system_identifier, timeline,"
@@ -271,7 +296,9 @@ def test_what_the_caller_has_not_committed_is_committed_or_an_error(played: Conn
     with played.transaction(force_rollback=True):
         played.execute("INSERT INTO b VALUES (1)")
         assert ended(played, "CALL millstream.wait_visible('high', '0 s')") == "2D000"
-    block = "DO $$ BEGIN INSERT INTO b VALUES (2); CALL millstream.wait_visible('high', '0 s'); END $$"
+    block = (
+        "DO $$ BEGIN INSERT INTO b VALUES (2); CALL millstream.wait_visible('high', '0 s'); END $$"
+    )
     assert ended(played, block) == "MS505"
     refresh(played, ["high"])
     assert ended(played, "CALL millstream.wait_visible('high', '0 s')") is None
@@ -289,10 +316,14 @@ def test_what_several_snapshots_have_in_common(conn: Connection, seed: int) -> N
 
     for _ in range(100):
         given = [snapshot() for _ in range(chance.randint(1, 3))]
-        row = conn.execute("SELECT millstream.common_snapshot(%s::pg_snapshot[])::text", ([str(s) for s in given],))
+        row = conn.execute(
+            "SELECT millstream.common_snapshot(%s::pg_snapshot[])::text", ([str(s) for s in given],)
+        )
         common = Snapshot.parse(row.fetchall()[0][0])
         for xid in range(25):
             assert common.sees(xid) == all(one.sees(xid) for one in given)
-        sees = conn.execute("SELECT millstream.sees(%s, %s, NULL)", (str(given[0]), str(given[-1]))).fetchall()[0][0]
+        sees = conn.execute(
+            "SELECT millstream.sees(%s, %s, NULL)", (str(given[0]), str(given[-1]))
+        ).fetchall()[0][0]
         if sees:
             assert all(given[0].sees(xid) for xid in range(25) if given[-1].sees(xid))

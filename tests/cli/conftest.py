@@ -1,4 +1,6 @@
-"""A double of the Python API, for tests of the command line alone: arguments in, output and exit code out."""
+"""A double of the Python API, for tests of the command line alone: arguments in, output and exit
+code out.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,9 @@ class Line:
     def __init__(self) -> None:
         self.double = Double()
 
-    def __call__(self, *arguments: str, stdin: str | None = None, dsn: str | None = "postgresql://h/d") -> Ended:
+    def __call__(
+        self, *arguments: str, stdin: str | None = None, dsn: str | None = "postgresql://h/d"
+    ) -> Ended:
         doors = Doors(
             connect=self.double.connect,
             embedded=self.double.embedded,

@@ -10,7 +10,9 @@ from tests.cli.conftest import Line
 from millstream import errors
 from millstream.cli.exit_codes import Exit
 
-REFUSED = errors.Unsupported.construct("DISTINCT", reason="It is not there yet.", way_round="Use GROUP BY.")
+REFUSED = errors.Unsupported.construct(
+    "DISTINCT", reason="It is not there yet.", way_round="Use GROUP BY."
+)
 REFUSED.at(8, 'At "DISTINCT".')
 
 
@@ -27,7 +29,10 @@ def test_brackets_in_an_error_are_text_and_no_markup(line: Line) -> None:
     line.double.answers["create_stream_table"] = errors.BadQuery.rejected(
         "[bold]x[/nothing]", sqlstate="42601", detail="ARRAY[1]", hint="", position=None, excerpt=""
     )
-    assert "error: [bold]x[/nothing] [MS101]\ndetail: ARRAY[1]\n" in line("create", "totals", "SELECT 1").err
+    assert (
+        "error: [bold]x[/nothing] [MS101]\ndetail: ARRAY[1]\n"
+        in line("create", "totals", "SELECT 1").err
+    )
 
 
 def test_with_json_the_error_is_a_document_on_stderr(line: Line) -> None:
@@ -41,14 +46,20 @@ def test_with_json_the_error_is_a_document_on_stderr(line: Line) -> None:
 
 
 def test_an_error_while_connecting_is_printed_likewise(line: Line) -> None:
-    line.double.answers["connect"] = errors.ServerDown.unreachable("postgresql://h/d", "connection refused")
+    line.double.answers["connect"] = errors.ServerDown.unreachable(
+        "postgresql://h/d", "connection refused"
+    )
     ended = line("list")
     assert ended.code == Exit.SURROUNDINGS
     assert "cannot connect to PostgreSQL [MS001]" in ended.err
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), KeyError("x"), RecursionError("deep"), OSError("disk")])
-def test_an_error_that_nobody_expected_is_told_without_a_traceback(line: Line, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("a bug"), KeyError("x"), RecursionError("deep"), OSError("disk")]
+)
+def test_an_error_that_nobody_expected_is_told_without_a_traceback(
+    line: Line, error: Exception
+) -> None:
     """VALUES as the first item of FROM was a KeyError: a traceback, and no JSON with --json."""
     line.double.answers["status"] = error
     ended = line("list")
@@ -57,14 +68,20 @@ def test_an_error_that_nobody_expected_is_told_without_a_traceback(line: Line, e
     assert f"detail: {type(error).__name__}: " in ended.err
     assert "Traceback" not in ended.err
     document = json.loads(line("list", "--json").err)["error"]
-    assert (document["code"], document["detail"].partition(":")[0]) == ("MS903", type(error).__name__)
+    assert (document["code"], document["detail"].partition(":")[0]) == (
+        "MS903",
+        type(error).__name__,
+    )
     assert "Traceback" in line("--verbose", "list").err
 
 
 @pytest.mark.parametrize(
-    "arguments", [("list",), ("drop",), ("list", "--nosuch"), ("nosuch",), ("refresh",), ("--nosuch", "list")]
+    "arguments",
+    [("list",), ("drop",), ("list", "--nosuch"), ("nosuch",), ("refresh",), ("--nosuch", "list")],
 )
-def test_with_json_a_wrong_command_line_is_a_document_too(line: Line, arguments: tuple[str, ...]) -> None:
+def test_with_json_a_wrong_command_line_is_a_document_too(
+    line: Line, arguments: tuple[str, ...]
+) -> None:
     drawn, ended = line(*arguments, dsn=None), line(*arguments, "--json", dsn=None)
     assert ended.code == drawn.code == Exit.USAGE
     error = json.loads(ended.err)["error"]
@@ -80,12 +97,21 @@ def test_ctrl_c_ends_any_command_with_one_line(line: Line) -> None:
 
     line.double.answers["status"] = interrupted
     ended = line("list")
-    assert (ended.code, ended.out, ended.err) == (130, "", "interrupted: nothing was left half done\n")
+    assert (ended.code, ended.out, ended.err) == (
+        130,
+        "",
+        "interrupted: nothing was left half done\n",
+    )
     ended = line("list", "--json")
     assert (ended.code, json.loads(ended.err)["error"]["message"]) == (130, "interrupted")
 
 
 def test_a_refresh_that_somebody_else_has_cancelled_is_no_interrupt(line: Line) -> None:
-    line.double.answers["refresh"] = errors.Cancelled.by("totals", "canceling statement due to user request")
+    line.double.answers["refresh"] = errors.Cancelled.by(
+        "totals", "canceling statement due to user request"
+    )
     ended = line("refresh", "totals")
-    assert (ended.code, ended.err.splitlines()[0]) == (Exit.FAILED, 'error: refresh of "totals" was cancelled [MS407]')
+    assert (ended.code, ended.err.splitlines()[0]) == (
+        Exit.FAILED,
+        'error: refresh of "totals" was cancelled [MS407]',
+    )

@@ -15,7 +15,14 @@ def test_a_dry_run_creates_nothing_and_shows_the_plan(line: Line) -> None:
     ended = line("create", "t", "SELECT 1", "--dry-run", "--owner", "me", "--cdc-mode", "wal")
     assert line.double.called("validate") == [(("SELECT 1",), {"owner": "me", "cdc_mode": "wal"})]
     assert line.double.called("create_stream_table") == []
-    shown = ("region", "key (region)", "public.orders", "the state of each group", "Block result", "the current time")
+    shown = (
+        "region",
+        "key (region)",
+        "public.orders",
+        "the state of each group",
+        "Block result",
+        "the current time",
+    )
     assert [word for word in shown if word not in ended.out] == []
     assert ended.code == Exit.OK
 
@@ -29,7 +36,9 @@ def test_a_dry_run_of_a_refused_query_ends_as_create_would(line: Line) -> None:
 
 
 def test_a_dry_run_as_json_is_one_document_whatever_the_outcome(line: Line) -> None:
-    line.double.answers["validate"] = validation(ok=False, refusal=Volatile.function("f", "volatile", ""))
+    line.double.answers["validate"] = validation(
+        ok=False, refusal=Volatile.function("f", "volatile", "")
+    )
     ended = line("create", "t", "SELECT f()", "--dry-run", "--json")
     assert (ended.code, ended.err) == (Exit.REFUSED, "")
     assert json.loads(ended.out)["ok"] is False

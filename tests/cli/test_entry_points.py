@@ -1,4 +1,6 @@
-"""What commands call: a running service where there is one, and otherwise the Python API in this process."""
+"""What commands call: a running service where there is one, and otherwise the Python API in this
+process.
+"""
 
 from __future__ import annotations
 

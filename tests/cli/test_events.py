@@ -32,6 +32,13 @@ def test_events_that_the_error_tells_are_not_shown_and_with_json_none_is(line: L
     line.double.answers["status"] = answer
     first, *rest = line("list").err.splitlines()
     assert first.endswith("WARNING half-made table=totals")
-    assert rest[:3] == ['error: refresh of "totals" failed [MS402]', "detail: It broke.", "Java said:"]
-    assert json.loads(line("list", "--json").err)["error"]["detail"] == "It broke.\nJava said:\nno room"
+    assert rest[:3] == [
+        'error: refresh of "totals" failed [MS402]',
+        "detail: It broke.",
+        "Java said:",
+    ]
+    assert (
+        json.loads(line("list", "--json").err)["error"]["detail"]
+        == "It broke.\nJava said:\nno room"
+    )
     assert "ERROR refresh failed code=MS402" in line("--verbose", "list").err

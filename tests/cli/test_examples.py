@@ -1,4 +1,6 @@
-"""The example that each command's help ends in, run for real, in the order of a stream table's life."""
+"""The example that each command's help ends in, run for real, in the order of a stream table's
+life.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ ENDLESS = ("demo", "run")
 
 
 # COMMANDS stands in the order of a stream table's life.
-@pytest.mark.parametrize("command", [one for one in COMMANDS if name_of(one) not in ENDLESS], ids=name_of)
+@pytest.mark.parametrize(
+    "command", [one for one in COMMANDS if name_of(one) not in ENDLESS], ids=name_of
+)
 def test_the_example_runs(command: ModuleType, dsn: str) -> None:
     if name_of(command) == "refresh":
         with connect(dsn) as conn:
@@ -67,8 +71,12 @@ def test_the_example_runs(command: ModuleType, dsn: str) -> None:
 
 def test_nothing_is_left_after_the_last_example(dsn: str) -> None:
     with connect(dsn) as conn:
-        schemas = conn.execute("SELECT nspname FROM pg_namespace WHERE nspname ~ '^millstream'").fetchall()
-        triggers = conn.execute("SELECT tgname FROM pg_trigger WHERE tgrelid = 'orders'::regclass").fetchall()
+        schemas = conn.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname ~ '^millstream'"
+        ).fetchall()
+        triggers = conn.execute(
+            "SELECT tgname FROM pg_trigger WHERE tgrelid = 'orders'::regclass"
+        ).fetchall()
     assert schemas == []
     assert triggers == []
 

@@ -8,7 +8,9 @@ from tests.cli.conftest import Line
 from millstream import errors
 from millstream.cli.exit_codes import MEANINGS, Exit, exit_code
 
-REFUSED = errors.Unsupported.construct("DISTINCT", reason="It is not there yet.", way_round="Use GROUP BY.")
+REFUSED = errors.Unsupported.construct(
+    "DISTINCT", reason="It is not there yet.", way_round="Use GROUP BY."
+)
 REFUSED.at(8, 'At "DISTINCT".')
 
 
@@ -52,7 +54,9 @@ def test_an_error_ends_the_command_with_the_code_of_its_kind(
 
 
 @pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)
-def test_every_error_class_has_an_exit_code_with_a_meaning(kind: type[errors.MillstreamError]) -> None:
+def test_every_error_class_has_an_exit_code_with_a_meaning(
+    kind: type[errors.MillstreamError],
+) -> None:
     code = exit_code(kind("message"))
     assert code in MEANINGS
     assert code not in (Exit.OK, Exit.CHECK_FAILED)

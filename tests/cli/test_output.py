@@ -53,4 +53,8 @@ def test_an_age_is_told_in_the_unit_that_fits(seconds: float | None, printed: st
 
 def test_numbers_are_grouped_and_small_times_keep_a_digit() -> None:
     assert (number(1234567), number(None)) == ("1,234,567", "-")
-    assert (milliseconds(3.21), milliseconds(1234.5), milliseconds(None)) == ("3.2 ms", "1,234 ms", "-")
+    assert (milliseconds(3.21), milliseconds(1234.5), milliseconds(None)) == (
+        "3.2 ms",
+        "1,234 ms",
+        "-",
+    )

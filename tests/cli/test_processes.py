@@ -1,4 +1,6 @@
-"""The program as a process: what it prints on its two streams, and how Ctrl-C ends it, down to Java."""
+"""The program as a process: what it prints on its two streams, and how Ctrl-C ends it, down to
+Java.
+"""
 
 from __future__ import annotations
 
@@ -66,12 +68,18 @@ def program(*arguments: str) -> list[str]:
 
 
 def ran(dsn: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """Run the program to its end; by an interpreter of its own where more of the environment is another."""
+    """Run the program to its end; by an interpreter of its own where more of the environment is
+    another.
+    """
     given = {**os.environ, "MILLSTREAM_DSN": dsn, **environment}
     if environment:
-        return subprocess.run(program(*arguments), env=given, capture_output=True, check=False, timeout=300)
+        return subprocess.run(
+            program(*arguments), env=given, capture_output=True, check=False, timeout=300
+        )
     done = forks.run(PROGRAM, *arguments, environment=given, timeout=300)
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.encode(), done.stderr.encode())
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.encode(), done.stderr.encode()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +132,9 @@ def test_what_java_says_when_it_does_not_start_is_in_the_detail(dsn: str, tmp_pa
 
 
 def test_what_java_says_at_its_end_is_an_event_and_nothing_else_is_printed() -> None:
-    ended = subprocess.run([sys.executable, "-c", LAST_WORDS], capture_output=True, check=False, text=True, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "-c", LAST_WORDS], capture_output=True, check=False, text=True, timeout=120
+    )
     assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()
     assert line.endswith('WARNING Java says line="no room left"')
@@ -167,7 +177,9 @@ def until(is_so: Callable[[], bool], seconds: float) -> bool:
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
-    """Abort the process; its exit status and what it has printed, with the place in the code where it was."""
+    """Abort the process; its exit status and what it has printed, with the place in the code where
+    it was.
+    """
     process.send_signal(signal.SIGABRT)
     out, err = process.communicate(timeout=60)
     return process.returncode, out, err
@@ -202,7 +214,8 @@ class Interrupter:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupter())
 """
-# From the first module of the program to the last: of the command line, the server's driver, the planner, Spark.
+# From the first module of the program to the last: of the command line, the server's driver, the
+# planner, Spark.
 IMPORTS = ("millstream.cli.app", "psycopg", "sqlglot", "pyspark.sql")
 
 
@@ -230,7 +243,8 @@ def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(dsn: str, tmp_pat
 def test_ctrl_c_while_spark_works_is_a_cancelled_refresh_and_not_a_failed_one(dsn: str) -> None:
     """It was recorded as a failure, and three of them suspended the stream table.
 
-    Now and then it still was: where Java had to say how the job ended, its error came in place of the interrupt.
+    Now and then it still was: where Java had to say how the job ended, its error came in place of
+    the interrupt.
     """
     pairs = "SELECT count(*) AS n FROM numbers AS a JOIN numbers AS b ON a.n < b.n"
     with connect(dsn) as conn:
@@ -246,7 +260,11 @@ def test_ctrl_c_while_spark_works_is_a_cancelled_refresh_and_not_a_failed_one(ds
             assert until(lambda: has_tasks(mark), 90)
             os.killpg(process.pid, signal.SIGINT)
             out, err = process.communicate(timeout=60)
-        assert (process.returncode, out, err) == (130, b"", b"interrupted: nothing was left half done\n")
+        assert (process.returncode, out, err) == (
+            130,
+            b"",
+            b"interrupted: nothing was left half done\n",
+        )
         recorded = "SELECT status, reason FROM millstream.refresh_history ORDER BY id DESC LIMIT 1"
         assert conn.execute(recorded).fetchall() == [("CANCELLED", "MS407")]
         counted = "SELECT consecutive_errors, transient_errors FROM millstream.stream_tables WHERE name = 'pairs'"
@@ -265,22 +283,31 @@ def clerks(server: Server) -> Iterator[str]:
         conn.execute("CREATE DATABASE clerks OWNER clerk")
         with connect(dsn) as own:
             own.execute("CREATE TABLE visits (id int PRIMARY KEY)")
-        assert ran(dsn, "create", "seen", "SELECT id FROM visits", "--no-initialize").returncode == 0
+        assert (
+            ran(dsn, "create", "seen", "SELECT id FROM visits", "--no-initialize").returncode == 0
+        )
         yield dsn
         conn.execute("DROP DATABASE clerks WITH (FORCE)")
 
 
-def test_a_right_that_the_server_denies_is_told_in_its_own_words(server: Server, clerks: str) -> None:
+def test_a_right_that_the_server_denies_is_told_in_its_own_words(
+    server: Server, clerks: str
+) -> None:
     with connect(make_conninfo(server.dsn, dbname="clerks")) as conn:
         conn.execute("REVOKE SELECT ON millstream.stream_tables FROM clerk")
     ended = ran(clerks, "list", "--json")
     error = json.loads(ended.stderr)["error"]
     assert ended.returncode == 4
-    assert (error["code"], error["message"]) == ("MS004", "permission denied for table stream_tables")
+    assert (error["code"], error["message"]) == (
+        "MS004",
+        "permission denied for table stream_tables",
+    )
     assert error["facts"] == {"sqlstate": "42501"}
 
 
-def test_any_other_error_of_the_server_is_an_error_and_no_traceback(server: Server, clerks: str) -> None:
+def test_any_other_error_of_the_server_is_an_error_and_no_traceback(
+    server: Server, clerks: str
+) -> None:
     with connect(make_conninfo(server.dsn, dbname="clerks")) as conn:
         conn.execute(NOT_TODAY)
     ended = ran(clerks, "uninstall", "--yes")
@@ -295,10 +322,14 @@ def test_any_other_error_of_the_server_is_an_error_and_no_traceback(server: Serv
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1:strict"])
-def test_a_character_that_the_stream_lacks_is_written_by_its_number(dsn: str, encoding: str) -> None:
+def test_a_character_that_the_stream_lacks_is_written_by_its_number(
+    dsn: str, encoding: str
+) -> None:
     with connect(dsn) as conn:
         conn.execute('CREATE TABLE IF NOT EXISTS "süd €" (id int PRIMARY KEY)')
-    refused = ran(dsn, "create", '"süd €"', "SELECT id FROM orders", "--json", PYTHONIOENCODING=encoding)
+    refused = ran(
+        dsn, "create", '"süd €"', "SELECT id FROM orders", "--json", PYTHONIOENCODING=encoding
+    )
     assert json.loads(refused.stderr.decode("ascii"))["error"]["facts"]["name"] == "public.süd €"
     checked = ran(dsn, "doctor", PYTHONIOENCODING=encoding)
     assert checked.returncode == 0, checked.stderr
@@ -309,7 +340,9 @@ def test_a_character_that_the_stream_lacks_is_written_by_its_number(dsn: str, en
 def test_a_closed_stream_is_no_error(dsn: str, closed: str) -> None:
     given = {**os.environ, "MILLSTREAM_DSN": dsn}
     line = f"'{sys.executable}' -m millstream list {closed}"
-    ended = subprocess.run(["bash", "-c", line], env=given, capture_output=True, check=False, timeout=60)
+    ended = subprocess.run(
+        ["bash", "-c", line], env=given, capture_output=True, check=False, timeout=60
+    )
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
@@ -317,7 +350,9 @@ def test_a_closed_stream_is_no_error(dsn: str, closed: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["refresh", "verify"])
-def test_an_unknown_name_among_others_is_found_before_anything_is_refreshed(dsn: str, command: str) -> None:
+def test_an_unknown_name_among_others_is_found_before_anything_is_refreshed(
+    dsn: str, command: str
+) -> None:
     with connect(dsn) as conn:
         before = conn.execute("SELECT count(*) FROM millstream.refresh_history").fetchall()
         ended = ran(dsn, command, "totals", "nosuch", "--json")
@@ -330,13 +365,17 @@ def test_an_unknown_name_among_others_is_found_before_anything_is_refreshed(dsn:
 
 def test_the_loop_of_the_quickstart_keeps_a_schedule(dsn: str) -> None:
     loop = next(
-        block for block in re.findall(r"```python\n(.*?)```", QUICKSTART.read_text(), re.DOTALL) if "tick" in block
+        block
+        for block in re.findall(r"```python\n(.*?)```", QUICKSTART.read_text(), re.DOTALL)
+        if "tick" in block
     )
     ticked = "SELECT FROM millstream.refresh_history WHERE initiated_by = 'SCHEDULER' AND status = 'COMPLETED'"
     with connect(dsn) as conn:
         conn.execute("UPDATE millstream.stream_tables SET schedule = '1s' WHERE name = 'totals'")
         conn.execute("INSERT INTO orders VALUES (5, 'west', 1)")
-        with subprocess.Popen([sys.executable, "-c", f"dsn = {dsn!r}\n{loop}"], stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            [sys.executable, "-c", f"dsn = {dsn!r}\n{loop}"], stderr=subprocess.PIPE
+        ) as process:
             has_ticked = until(lambda: bool(conn.execute(ticked).fetchall()), 120)
             process.terminate()
         assert has_ticked

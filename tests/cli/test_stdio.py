@@ -36,7 +36,8 @@ def test_a_character_that_the_encoding_lacks_is_written_by_its_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "expected"), [("utf-8", True), ("UTF-16", True), ("ascii", False), ("latin-1", False)]
+    ("encoding", "expected"),
+    [("utf-8", True), ("UTF-16", True), ("ascii", False), ("latin-1", False)],
 )
 def test_only_unicode_carries_every_character(encoding: str, expected: bool) -> None:
     assert is_unicode(io.TextIOWrapper(io.BytesIO(), encoding=encoding)) is expected

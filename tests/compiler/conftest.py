@@ -1,4 +1,7 @@
-"""A small shop to plan queries over. Planning asks PostgreSQL what a query means; it needs no Spark."""
+"""A small shop to plan queries over.
+
+Planning asks PostgreSQL what a query means; it needs no Spark.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,9 @@ INTEGER_TABLES: dict[str, Table | str] = {
 
 
 class Integers:
-    """A `CatalogLookup` in which every column is an integer; `asked` holds the queries whose types were asked."""
+    """A `CatalogLookup` in which every column is an integer; `asked` holds the queries whose types
+    were asked.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -105,11 +110,16 @@ def build() -> Callable[[str], Relation]:
     return lambda text: build_relation(parsed(text), Integers())
 
 
-def planned(text: str, columns: str, types: Mapping[str, str] = MappingProxyType({})) -> tuple[Block, ...]:
-    """Return the blocks of a canonical query over tables of integers, without a server; all its columns are integers.
+def planned(
+    text: str, columns: str, types: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Block, ...]:
+    """Return the blocks of a canonical query over tables of integers, without a server; all its
+    columns are integers.
 
     `types` are types of expressions that the double of the server cannot tell.
     """
     known = {expression: pg_type(type_) for expression, type_ in types.items()}
     outputs = [Column(name, pg_type("int4")) for name in columns.split()]
-    return split_into_blocks(build_relation(parsed(text), Integers()), outputs, PlanningServerDouble(known))
+    return split_into_blocks(
+        build_relation(parsed(text), Integers()), outputs, PlanningServerDouble(known)
+    )

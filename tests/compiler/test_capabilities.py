@@ -15,13 +15,17 @@ WITHOUT_EXAMPLE = {"a data-modifying statement in WITH", "XMLTABLE or JSON_TABLE
 
 
 @pytest.mark.parametrize("row", KEPT, ids=lambda row: row.construct)
-def test_what_is_said_to_be_kept_is_kept_by_the_blocks_that_are_named(shop: Connection, row: Kept) -> None:
+def test_what_is_said_to_be_kept_is_kept_by_the_blocks_that_are_named(
+    shop: Connection, row: Kept
+) -> None:
     assert tuple(map(kind_of, plan_query(shop, row.example).blocks)) == row.blocks
 
 
 @pytest.mark.notimpl
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row.construct)
-def test_what_is_said_to_be_refused_is_refused_with_its_code(shop: Connection, row: Refused) -> None:
+def test_what_is_said_to_be_refused_is_refused_with_its_code(
+    shop: Connection, row: Refused
+) -> None:
     with pytest.raises(QueryError) as refusal:
         plan_query(shop, row.example)
     assert refusal.value.code == row.code

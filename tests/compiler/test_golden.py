@@ -1,10 +1,12 @@
-"""Plans are text, and that text is compared: each file of golden/ holds a query and what becomes of it.
+"""Plans are text, and that text is compared: each file of golden/ holds a query and what becomes of
+it.
 
     SELECT ...                     the query
     ----
     Relation, Blocks, Demand, Spark SQL, and how a group is recomputed; or the refusal
 
-To add a case, write a file with a query in it. To write what follows anew, and then read the difference:
+To add a case, write a file with a query in it. To write what follows anew, and then read the
+difference:
 
     MILLSTREAM_TEST_REWRITE=1 python -m pytest tests/compiler/test_golden.py
 
@@ -54,7 +56,10 @@ def _demand(block: Block) -> str:
     lines = []
     for branch in block.branches:
         for one in branch.inputs:
-            sent = "; ".join(str(message) for message in messages(branch, [one.name])) or "nothing else"
+            sent = (
+                "; ".join(str(message) for message in messages(branch, [one.name]))
+                or "nothing else"
+            )
             lines.append(f"{one.name} changed: {sent}")
     return "\n".join(lines)
 
@@ -91,11 +96,15 @@ def test_every_rule_has_a_case_where_it_stays_out() -> None:
         "narrowed",
         "row_comparison",
     }
-    assert rules <= {name.removesuffix("_stays_out") for name in FILES if name.endswith("_stays_out")}
+    assert rules <= {
+        name.removesuffix("_stays_out") for name in FILES if name.endswith("_stays_out")
+    }
 
 
 def test_the_text_that_is_recorded_has_the_same_plan(shop: Connection) -> None:
-    """A process that starts again plans that text, and must not take what the blocks keep for another plan's."""
+    """A process that starts again plans that text, and must not take what the blocks keep for
+    another plan's.
+    """
     planned = 0
     for name in FILES:
         try:

@@ -1,4 +1,7 @@
-"""Workarounds of refusals: which one a refused call, query or key gets. That they work is tested in test_hints.py."""
+"""Workarounds of refusals: which one a refused call, query or key gets.
+
+That they work is tested in test_hints.py.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,11 @@ ZONE, VIEW = "Name the time zone", "call the function in a view"
 @pytest.mark.parametrize(
     ("signature", "volatility", "hint"),
     [
-        ("timestamptz_lt_timestamp(timestamp with time zone, timestamp without time zone)", "stable", ZONE),
+        (
+            "timestamptz_lt_timestamp(timestamp with time zone, timestamp without time zone)",
+            "stable",
+            ZONE,
+        ),
         ("timestamptz_out(timestamp with time zone)", "stable", VIEW),
         ("date_part(text, timestamp with time zone)", "stable", ZONE),
         ("timestamp_trunc_x(timestamp without time zone)", "stable", VIEW),
@@ -23,7 +30,9 @@ ZONE, VIEW = "Name the time zone", "call the function in a view"
         ("json_agg(anyelement)", "stable", "Aggregate with array_agg"),
     ],
 )
-def test_a_function_of_the_server_is_replaced_or_moved_to_a_view(signature: str, volatility: str, hint: str) -> None:
+def test_a_function_of_the_server_is_replaced_or_moved_to_a_view(
+    signature: str, volatility: str, hint: str
+) -> None:
     assert hint in for_function(signature, volatility, built_in=True)
 
 

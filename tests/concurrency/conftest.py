@@ -59,7 +59,9 @@ class Judge:
 
     def __str__(self) -> str:
         changes = sum(verdict.changes for verdict in self.verdicts)
-        actions = ", ".join(f"{count} {action} ({reason})" for (action, reason), count in self.actions.most_common())
+        actions = ", ".join(
+            f"{count} {action} ({reason})" for (action, reason), count in self.actions.most_common()
+        )
         return f"{len(self.verdicts)} refreshes of {changes} changes, {len(self.wrong)} wrong: {actions}"
 
 
@@ -73,7 +75,9 @@ def judge(ms: Millstream, conn: Connection) -> Judge:
 
 
 class RefreshOnTime(Protocol):
-    """Refreshes all tables, or one by itself, every 200 ms or as soon as the last is over; tells how often."""
+    """Refreshes all tables, or one by itself, every 200 ms or as soon as the last is over; tells
+    how often.
+    """
 
     def __call__(self, seconds: float, until: Callable[[], bool] = lambda: False) -> int: ...
 
@@ -89,7 +93,8 @@ def refresh_on_time(ms: Millstream) -> RefreshOnTime:
             else:
                 ms.refresh(dice.choice(list(VIEWS)))
         except MillstreamError as error:
-            # A source may be locked by a TRUNCATE for longer than a refresh waits: the next round has it.
+            # A source may be locked by a TRUNCATE for longer than a refresh waits: the next round
+            # has it.
             if not error.retryable:
                 raise
 

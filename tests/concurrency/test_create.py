@@ -39,11 +39,14 @@ def test_tables_created_while_writers_work_are_exact_from_their_first_cut(
             ms.refresh_all()
             for name in VIEWS:
                 ms.drop_stream_table(name)
-    print(f"\n{judge}; {writers.done['committed']} committed, {writers.done['commit prepared']} in two phases")
+    print(
+        f"\n{judge}; {writers.done['committed']} committed, {writers.done['commit prepared']} in two phases"
+    )
     assert not judge.wrong, "\n".join(map(str, judge.wrong))
 
 
-# -- against a commit (pg_ivm's issue 104: rows committed while the view was being made were lost) ------------
+# -- against a commit (pg_ivm's issue 104: rows committed while the view was being made were lost)
+# ------------
 
 ENDS = ("COMMIT", "ROLLBACK", "PREPARE TRANSACTION 'late'; COMMIT PREPARED 'late'")
 
@@ -186,14 +189,18 @@ class Interrupted(BaseException):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("point", ["capturing", "cut_taken", "demand_read", "spark_done", "committed"])
+@pytest.mark.parametrize(
+    "point", ["capturing", "cut_taken", "demand_read", "spark_done", "committed"]
+)
 def test_a_create_that_is_interrupted_leaves_nothing_behind(
     ms: Millstream, judge: Judge, conn: Connection, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     before = everything(conn)
 
     def interrupt(reached: str) -> None:
-        if reached == point or (point == "capturing" and reached.startswith("capturing changes of orders")):
+        if reached == point or (
+            point == "capturing" and reached.startswith("capturing changes of orders")
+        ):
             raise Interrupted
 
     monkeypatch.setattr(cut, "failpoint", interrupt)
@@ -230,7 +237,9 @@ def test_a_create_that_fails_beside_another_leaves_the_other_alone(
 
 
 @pytest.mark.spark
-def test_a_create_whose_session_is_ended_leaves_nothing_behind(ms: Millstream, judge: Judge, conn: Connection) -> None:
+def test_a_create_whose_session_is_ended_leaves_nothing_behind(
+    ms: Millstream, judge: Judge, conn: Connection
+) -> None:
     before = everything(conn)
 
     def end(*_: object) -> None:

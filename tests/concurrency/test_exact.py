@@ -1,6 +1,8 @@
-"""Exact under concurrency: every refresh equals PostgreSQL's answer at its own cut, whatever writers do meanwhile.
+"""Exact under concurrency: every refresh equals PostgreSQL's answer at its own cut, whatever
+writers do meanwhile.
 
-MILLSTREAM_TEST_SECONDS says how long they work, a minute unless told; MILLSTREAM_TEST_SEED what they do.
+MILLSTREAM_TEST_SECONDS says how long they work, a minute unless told; MILLSTREAM_TEST_SEED what
+they do.
 """
 
 from __future__ import annotations
@@ -55,9 +57,15 @@ def test_every_refresh_is_exact_while_sixteen_writers_work(
 
 
 def _expect_differences(judge: Judge) -> None:
-    """Most refreshes followed the change; a table was read anew at its start and after a TRUNCATE only."""
+    """Most refreshes followed the change; a table was read anew at its start and after a TRUNCATE
+    only.
+    """
     working = {key: count for key, count in judge.actions.items() if key[0] != "NO_DATA"}
-    assert set(working) <= {("FULL", "INITIAL"), ("DIFFERENTIAL", "CHANGED"), ("REINITIALIZE", "SOURCE_TRUNCATED")}
+    assert set(working) <= {
+        ("FULL", "INITIAL"),
+        ("DIFFERENTIAL", "CHANGED"),
+        ("REINITIALIZE", "SOURCE_TRUNCATED"),
+    }
     assert working["DIFFERENTIAL", "CHANGED"] > sum(working.values()) / 2
 
 
@@ -65,7 +73,9 @@ def pending(conn: Connection) -> int:
     """How many rows all buffers hold."""
     names = conn.execute("SELECT relid FROM millstream.sources").fetchall()
     counts = [
-        conn.execute(f"SELECT count(*) FROM millstream_changes.changes_{relid}".encode()).fetchall()[0][0]
+        conn.execute(
+            f"SELECT count(*) FROM millstream_changes.changes_{relid}".encode()
+        ).fetchall()[0][0]
         for (relid,) in names
     ]
     return sum(counts)

@@ -1,4 +1,6 @@
-"""Two stream tables over one source with different frontiers: pruning keeps what the slow one still needs."""
+"""Two stream tables over one source with different frontiers: pruning keeps what the slow one still
+needs.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,17 @@ def two(ms: Millstream, judge: Judge) -> None:
 def buffered(conn: Connection) -> int:
     """How many changes of orders wait."""
     relid = conn.execute("SELECT 'orders'::regclass::oid::int8").fetchall()[0][0]
-    count: int = conn.execute(f"SELECT count(*) FROM millstream_changes.changes_{relid}".encode()).fetchall()[0][0]
+    count: int = conn.execute(
+        f"SELECT count(*) FROM millstream_changes.changes_{relid}".encode()
+    ).fetchall()[0][0]
     return count
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("two")
-def test_what_one_has_consumed_stays_until_the_other_has(ms: Millstream, judge: Judge, conn: Connection) -> None:
+def test_what_one_has_consumed_stays_until_the_other_has(
+    ms: Millstream, judge: Judge, conn: Connection
+) -> None:
     conn.execute("UPDATE orders SET amount = amount + 1 WHERE id < 20")
     ms.refresh(QUICK)
     kept = buffered(conn)
@@ -60,7 +66,11 @@ def test_one_refreshed_often_and_one_rarely_are_both_exact_under_writers(
     ms.refresh_all()
     print(f"\n{judge}")
     assert not judge.wrong, "\n".join(map(str, judge.wrong))
-    assert set(judge.actions) <= {("FULL", "INITIAL"), ("DIFFERENTIAL", "CHANGED"), ("NO_DATA", "NO_CHANGE")}
+    assert set(judge.actions) <= {
+        ("FULL", "INITIAL"),
+        ("DIFFERENTIAL", "CHANGED"),
+        ("NO_DATA", "NO_CHANGE"),
+    }
     assert buffered(conn) == 0
     for name in (QUICK, SLOW):
         oracle.check(conn, VIEWS[name], name)
@@ -68,7 +78,9 @@ def test_one_refreshed_often_and_one_rarely_are_both_exact_under_writers(
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("two")
-def test_a_transaction_older_than_many_refreshes_reaches_both(ms: Millstream, judge: Judge, database: str) -> None:
+def test_a_transaction_older_than_many_refreshes_reaches_both(
+    ms: Millstream, judge: Judge, database: str
+) -> None:
     with connect(database) as slow, connect(database) as quick:
         slow.execute("BEGIN")
         slow.execute("UPDATE orders SET amount = 0.01 WHERE id = 11")
@@ -89,7 +101,9 @@ def test_a_transaction_older_than_many_refreshes_reaches_both(ms: Millstream, ju
 def test_a_transaction_of_more_savepoints_than_a_snapshot_lists_is_one_transaction(
     ms: Millstream, judge: Judge, database: str
 ) -> None:
-    """A session's first 64 sub-transactions are listed in shared memory; what is decided by xid must not mind more."""
+    """A session's first 64 sub-transactions are listed in shared memory; what is decided by xid
+    must not mind more.
+    """
     with connect(database) as deep:
         deep.execute("BEGIN")
         for number in range(1, 150, 2):

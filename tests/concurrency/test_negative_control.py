@@ -1,8 +1,9 @@
 """The negative control: with a frontier by log position the very same comparison fails.
 
-Each change is stamped with the log position at which its trigger fired, and a slice is what lies between the
-positions of two cuts. A transaction that writes before a cut and commits after it lies before the position and
-was not seen: its rows are lost for good. If these tests stopped finding that, the others would prove nothing.
+Each change is stamped with the log position at which its trigger fired, and a slice is what lies
+between the positions of two cuts. A transaction that writes before a cut and commits after it lies
+before the position and was not seen: its rows are lost for good. If these tests stopped finding
+that, the others would prove nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Positions:
 
 
 @pytest.fixture
-def by_position(ms: Millstream, judge: Judge, conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def by_position(
+    ms: Millstream, judge: Judge, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The views are kept, with a frontier by log position."""
     positions = Positions()
     monkeypatch.setattr(cut, "_take", positions.take)

@@ -1,4 +1,6 @@
-"""A scan by Spark's tasks reads the cut's snapshot, whatever is committed between the cut and the scan."""
+"""A scan by Spark's tasks reads the cut's snapshot, whatever is committed between the cut and the
+scan.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from millstream.testing import oracle
 
 QUERY = "SELECT mod(n, 7) AS part, count(*) AS rows, sum(n) AS total FROM wide GROUP BY mod(n, 7)"
 # More than the driver reads by itself.
-WIDE = "CREATE TABLE wide AS SELECT n, repeat('x', 500) AS padding FROM generate_series(1, 20000) AS n"
+WIDE = (
+    "CREATE TABLE wide AS SELECT n, repeat('x', 500) AS padding FROM generate_series(1, 20000) AS n"
+)
 MEANWHILE = (
     "UPDATE wide SET n = n + 1 WHERE mod(n, 3) = 0",
     "DELETE FROM wide WHERE mod(n, 5) = 0",

@@ -1,4 +1,6 @@
-"""Exact while sources move to the log and back under sixteen writers: each refresh equals PostgreSQL at its own cut."""
+"""Exact while sources move to the log and back under sixteen writers: each refresh equals
+PostgreSQL at its own cut.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_every_refresh_is_exact_while_sources_move_to_the_log_and_back(
     ms: Millstream, judge: Judge, conn: Connection, database: str, refresh_on_time: RefreshOnTime
 ) -> None:
     # Customers stay on triggers: the join meets both.
-    conn.execute("ALTER TABLE orders REPLICA IDENTITY FULL; ALTER TABLE visits REPLICA IDENTITY FULL")
+    conn.execute(
+        "ALTER TABLE orders REPLICA IDENTITY FULL; ALTER TABLE visits REPLICA IDENTITY FULL"
+    )
     for name, query in VIEWS.items():
         ms.create_stream_table(name, query, schedule="1s")
     seen = Counter[tuple[str, str]]()
@@ -58,7 +62,11 @@ def test_every_refresh_is_exact_while_sources_move_to_the_log_and_back(
     assert not judge.wrong, "\n".join(map(str, judge.wrong))
     for name, query in VIEWS.items():
         oracle.check(conn, query, name)
-    assert set(seen) >= {(name, mode) for name in ("orders", "visits") for mode in ("TRANSITIONING", "WAL", "TRIGGER")}
+    assert set(seen) >= {
+        (name, mode)
+        for name in ("orders", "visits")
+        for mode in ("TRANSITIONING", "WAL", "TRIGGER")
+    }
     assert ("customers", "WAL") not in seen
     # Nothing was lost, so nothing started anew but after a TRUNCATE.
     reasons = {reason for action, reason in judge.actions if action != "NO_DATA"}

@@ -1,4 +1,6 @@
-"""TRUNCATE keeps no old rows for old snapshots, so it must not come between a cut and what the cut reads."""
+"""TRUNCATE keeps no old rows for old snapshots, so it must not come between a cut and what the cut
+reads.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,11 @@ def meanwhile(work: Callable[[], object]) -> Iterator[None]:
 
 @pytest.mark.spark
 def test_a_truncate_after_the_cut_waits_until_the_refresh_is_over(
-    ms: Millstream, judge: Judge, conn: Connection, another: Another, monkeypatch: pytest.MonkeyPatch
+    ms: Millstream,
+    judge: Judge,
+    conn: Connection,
+    another: Another,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ms.create_stream_table("visited", VIEWS["visited"])
     conn.execute("INSERT INTO visits VALUES ('page 1', 1)")
@@ -75,7 +81,8 @@ def test_a_refresh_that_waited_for_a_truncate_sees_it(
     ms: Millstream, judge: Judge, conn: Connection, another: Another
 ) -> None:
     ms.create_stream_table("visited", VIEWS["visited"])
-    # psycopg prepares what it runs often, and deallocates it after a rollback: that must not take the snapshot.
+    # psycopg prepares what it runs often, and deallocates it after a rollback: that must not take
+    # the snapshot.
     for _ in range(7):
         conn.execute("INSERT INTO visits VALUES ('page 1', 1)")
         ms.refresh("visited")
@@ -95,7 +102,11 @@ def test_a_refresh_that_waited_for_a_truncate_sees_it(
 
 @pytest.mark.spark
 def test_a_source_that_stays_locked_holds_up_its_own_readers_only(
-    ms: Millstream, judge: Judge, conn: Connection, another: Another, monkeypatch: pytest.MonkeyPatch
+    ms: Millstream,
+    judge: Judge,
+    conn: Connection,
+    another: Another,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(source_locks, "LOCK_TIMEOUT", "50ms")
     for name, query in VIEWS.items():
@@ -118,8 +129,12 @@ def test_a_source_that_stays_locked_holds_up_its_own_readers_only(
 def test_a_truncate_that_waits_does_not_hang_the_scan_it_waits_for(
     ms: Millstream, conn: Connection, another: Another, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scan's own sessions queue behind the TRUNCATE, which waits for the cut, which waits for the scan."""
-    conn.execute("CREATE TABLE wide AS SELECT n, repeat('x', 500) AS padding FROM generate_series(1, 20000) AS n")
+    """The scan's own sessions queue behind the TRUNCATE, which waits for the cut, which waits for
+    the scan.
+    """
+    conn.execute(
+        "CREATE TABLE wide AS SELECT n, repeat('x', 500) AS padding FROM generate_series(1, 20000) AS n"
+    )
     ms.create_stream_table("counted", "SELECT count(*) AS n, sum(n) AS total FROM wide")
     truncating, threads = another(), list[Thread]()
 

@@ -1,7 +1,9 @@
-"""Cost follows the change: over 100,000 rows, ten changed ones read rows in proportion to the keys they touch.
+"""Cost follows the change: over 100,000 rows, ten changed ones read rows in proportion to the keys
+they touch.
 
-`most` is how many rows a refresh may read; a table read as a whole would be at least 10,000. Where all of a partition
-or of a table must be read (a window without PARTITION BY, a bound that moves for all rows), docs/operators says why.
+`most` is how many rows a refresh may read; a table read as a whole would be at least 10,000. Where
+all of a partition or of a table must be read (a window without PARTITION BY, a bound that moves for
+all rows), docs/operators says why.
 """
 
 from __future__ import annotations
@@ -55,41 +57,66 @@ class Case:
 CASES = {
     "filter": Case("SELECT id, shop, amount FROM sales WHERE amount > 50", 40),
     "inner join": Case("SELECT s.id, h.name FROM sales AS s JOIN shops AS h ON h.id = s.shop", 60),
-    "left join": Case("SELECT h.id, s.id AS sale FROM shops AS h LEFT JOIN sales AS s ON s.shop = h.id", 400),
-    "full join": Case("SELECT h.id, v.seconds FROM shops AS h FULL JOIN visits AS v ON v.shop = h.id", 200),
-    "exists": Case("SELECT id FROM shops AS h WHERE EXISTS (SELECT FROM sales AS s WHERE s.shop = h.id)", 400),
+    "left join": Case(
+        "SELECT h.id, s.id AS sale FROM shops AS h LEFT JOIN sales AS s ON s.shop = h.id", 400
+    ),
+    "full join": Case(
+        "SELECT h.id, v.seconds FROM shops AS h FULL JOIN visits AS v ON v.shop = h.id", 200
+    ),
+    "exists": Case(
+        "SELECT id FROM shops AS h WHERE EXISTS (SELECT FROM sales AS s WHERE s.shop = h.id)", 400
+    ),
     "not in": Case("SELECT id FROM shops WHERE id NOT IN (SELECT shop FROM sales)", 400),
     "in of groups": Case(
-        "SELECT id FROM shops WHERE id IN (SELECT shop FROM sales GROUP BY shop HAVING sum(amount) > 400)", 400
+        "SELECT id FROM shops WHERE id IN (SELECT shop FROM sales GROUP BY shop HAVING sum(amount) > 400)",
+        400,
     ),
     "scalar subquery": Case(
-        "SELECT h.id, (SELECT sum(s.amount) FROM sales AS s WHERE s.shop = h.id) AS sold FROM shops AS h", 200
+        "SELECT h.id, (SELECT sum(s.amount) FROM sales AS s WHERE s.shop = h.id) AS sold FROM shops AS h",
+        200,
     ),
     "beside its group": Case(
         "SELECT s.id FROM sales AS s JOIN shops AS h ON h.id = s.shop "
         "WHERE h.town = 5 AND s.amount > (SELECT avg(p.amount) FROM sales AS p WHERE p.shop = h.id)",
         200,
     ),
-    "aggregate": Case("SELECT shop, sum(amount) AS sold, count(*) AS n FROM sales GROUP BY shop", 40),
-    "extremes": Case("SELECT shop, min(amount) AS least, max(amount) AS most FROM sales GROUP BY shop", 300),
-    "gathered": Case("SELECT shop, string_agg(note, ',' ORDER BY id) AS notes FROM sales GROUP BY shop", 300),
-    "count distinct beside sums": Case(
-        "SELECT shop, count(DISTINCT note) AS notes, sum(amount) AS total, count(*) AS n FROM sales GROUP BY shop", 60
+    "aggregate": Case(
+        "SELECT shop, sum(amount) AS sold, count(*) AS n FROM sales GROUP BY shop", 40
     ),
-    "count distinct": Case("SELECT shop, count(DISTINCT note) AS notes FROM sales GROUP BY shop", 60),
+    "extremes": Case(
+        "SELECT shop, min(amount) AS least, max(amount) AS most FROM sales GROUP BY shop", 300
+    ),
+    "gathered": Case(
+        "SELECT shop, string_agg(note, ',' ORDER BY id) AS notes FROM sales GROUP BY shop", 300
+    ),
+    "count distinct beside sums": Case(
+        "SELECT shop, count(DISTINCT note) AS notes, sum(amount) AS total, count(*) AS n FROM sales GROUP BY shop",
+        60,
+    ),
+    "count distinct": Case(
+        "SELECT shop, count(DISTINCT note) AS notes FROM sales GROUP BY shop", 60
+    ),
     "aggregate of aggregates": Case(
-        "SELECT n, count(*) AS shops FROM (SELECT shop, count(*) AS n FROM sales GROUP BY shop) AS q GROUP BY n", 100
+        "SELECT n, count(*) AS shops FROM (SELECT shop, count(*) AS n FROM sales GROUP BY shop) AS q GROUP BY n",
+        100,
     ),
     "distinct": Case("SELECT DISTINCT shop, note FROM sales", 60),
     "union": Case("SELECT shop FROM sales UNION SELECT id FROM shops", 60),
     "except": Case("SELECT id FROM shops EXCEPT SELECT shop FROM visits", 60),
     "intersect all": Case("SELECT shop FROM sales INTERSECT ALL SELECT shop FROM visits", 250),
-    "grouping sets": Case("SELECT shop, note, count(*) AS n FROM sales GROUP BY ROLLUP (shop, note)", 200),
-    "window": Case("SELECT id, rank() OVER (PARTITION BY shop ORDER BY amount) AS place FROM sales", 400),
-    "distinct on": Case("SELECT DISTINCT ON (shop) shop, id, amount FROM sales ORDER BY shop, amount DESC, id", 400),
+    "grouping sets": Case(
+        "SELECT shop, note, count(*) AS n FROM sales GROUP BY ROLLUP (shop, note)", 200
+    ),
+    "window": Case(
+        "SELECT id, rank() OVER (PARTITION BY shop ORDER BY amount) AS place FROM sales", 400
+    ),
+    "distinct on": Case(
+        "SELECT DISTINCT ON (shop) shop, id, amount FROM sales ORDER BY shop, amount DESC, id", 400
+    ),
     "limit": Case("SELECT id, amount FROM sales ORDER BY amount DESC, id LIMIT 10", 60),
     "limit of groups": Case(
-        "SELECT shop, sum(amount) AS sold FROM sales GROUP BY shop ORDER BY sold DESC, shop LIMIT 5", 80
+        "SELECT shop, sum(amount) AS sold FROM sales GROUP BY shop ORDER BY sold DESC, shop LIMIT 5",
+        80,
     ),
     "lateral": Case(
         "SELECT h.id, q.id AS sale FROM shops AS h, "
@@ -106,17 +133,22 @@ CASES = {
         150,
     ),
     "one of several": Case(
-        "SELECT s.id, (SELECT h.name FROM shops AS h WHERE h.town = s.shop % 2 + 2000) AS name FROM sales AS s", 100
+        "SELECT s.id, (SELECT h.name FROM shops AS h WHERE h.town = s.shop % 2 + 2000) AS name FROM sales AS s",
+        100,
     ),
     "any of a correlated subquery": Case(
-        "SELECT h.id FROM shops AS h WHERE h.town < ANY (SELECT s.amount FROM sales AS s WHERE s.shop = h.id)", 400
+        "SELECT h.id FROM shops AS h WHERE h.town < ANY (SELECT s.amount FROM sales AS s WHERE s.shop = h.id)",
+        400,
     ),
     # With few rows on one side: PostgreSQL compares all pairs.
     "NULLs are equal": Case(
-        "SELECT s.id, m.why FROM sales AS s JOIN marked AS m ON m.shop IS NOT DISTINCT FROM s.shop", 60
+        "SELECT s.id, m.why FROM sales AS s JOIN marked AS m ON m.shop IS NOT DISTINCT FROM s.shop",
+        60,
     ),
     "function in FROM": Case("SELECT s.id, t.tag FROM sales AS s, unnest(s.tags) AS t (tag)", 60),
-    "flip by a mean": Case("SELECT id, shop FROM sales WHERE amount > (SELECT avg(amount) FROM sales)", 60),
+    "flip by a mean": Case(
+        "SELECT id, shop FROM sales WHERE amount > (SELECT avg(amount) FROM sales)", 60
+    ),
     "flip of a join": Case(
         "SELECT s.id, h.name FROM sales AS s JOIN shops AS h ON h.id = s.shop "
         "WHERE s.amount > (SELECT avg(amount) FROM sales)",
@@ -128,7 +160,8 @@ CASES = {
         100,
     ),
     "kept rows": Case(
-        "SELECT s.id FROM sales AS s JOIN shops AS h ON h.id = s.shop WHERE s.note || h.name LIKE '%1%'", 100
+        "SELECT s.id FROM sales AS s JOIN shops AS h ON h.id = s.shop WHERE s.note || h.name LIKE '%1%'",
+        100,
     ),
 }
 

@@ -29,7 +29,10 @@ QUERIES = {
 }
 CHANGES = {
     "a leaf moves": ("UPDATE nodes SET parent = 17 WHERE id = 99999", 24),
-    "a leaf goes, another comes": ("DELETE FROM nodes WHERE id = 99998; INSERT INTO nodes VALUES (200000, 9, 'x')", 24),
+    "a leaf goes, another comes": (
+        "DELETE FROM nodes WHERE id = 99998; INSERT INTO nodes VALUES (200000, 9, 'x')",
+        24,
+    ),
     # With it eight children and 64 of theirs, to another depth.
     "a small branch moves": ("UPDATE nodes SET parent = 3 WHERE id = 1500", 700),
 }
@@ -51,4 +54,8 @@ def test_what_moves_is_read_and_little_else(database: str) -> None:
 
 
 def _cheap(report: RefreshReport, most: int) -> bool:
-    return report.action == "DIFFERENTIAL" and report.rows_changed <= report.rows_read <= most and report.rows_read > 0
+    return (
+        report.action == "DIFFERENTIAL"
+        and report.rows_changed <= report.rows_read <= most
+        and report.rows_read > 0
+    )

@@ -1,4 +1,5 @@
-"""A process to be killed: connects, uses the Spark of the process that started it, does one thing and ends.
+"""A process to be killed: connects, uses the Spark of the process that started it, does one thing
+and ends.
 
     python child.py DSN refresh              refresh every stream table
     python child.py DSN create NAME QUERY    create one
@@ -7,10 +8,10 @@
     python child.py DSN adopt                adopt the catalog of a restored database
     python child.py DSN move                 move all sources to the WAL, or back where they are there
 
-MILLSTREAM_FAILPOINT says where it shall die, MILLSTREAM_TEST_PASS at which passing of that point (the first, unless
-it says otherwise). With PYSPARK_GATEWAY_PORT it drives the Spark that runs there already, as a driver of its own
-with a session of its own; starting a Spark for each of some forty crashes would take ten minutes. Without, it
-starts one.
+MILLSTREAM_FAILPOINT says where it shall die, MILLSTREAM_TEST_PASS at which passing of that point
+(the first, unless it says otherwise). With PYSPARK_GATEWAY_PORT it drives the Spark that runs there
+already, as a driver of its own with a session of its own; starting a Spark for each of some forty
+crashes would take ten minutes. Without, it starts one.
 
 It prints its own backend's id, where it dies, and `survived` if it does not.
 """
@@ -59,12 +60,19 @@ def main(dsn: str, verb: str, *arguments: str) -> None:
 
 
 def move(ms: Millstream) -> None:
-    """Take the steps of all transitions until every source of ours has changed sides, or the time is up."""
+    """Take the steps of all transitions until every source of ours has changed sides, or the time
+    is up.
+    """
     app = ms.app
     goal = "TRIGGER" if any(source.mode == "WAL" for source in sources.every(app.conn)) else "WAL"
-    app.settings = app.settings.model_copy(update={"cdc_mode": "trigger" if goal == "TRIGGER" else "auto"})
+    app.settings = app.settings.model_copy(
+        update={"cdc_mode": "trigger" if goal == "TRIGGER" else "auto"}
+    )
     deadline = time.monotonic() + 40
-    while any(source.mode != goal for source in sources.every(app.conn)) and time.monotonic() < deadline:
+    while (
+        any(source.mode != goal for source in sources.every(app.conn))
+        and time.monotonic() < deadline
+    ):
         app.steps = TransitionMemory()
         transitions.advance(app)
         time.sleep(0.02)

@@ -28,8 +28,8 @@ from millstream.testing.writers import VIEWS, make_tables
 
 # -- the mill --------------------------------------------------------------------------------
 
-# One batch of changes: every table gains, loses and changes rows, some of them equal ones; groups lose their least
-# and their greatest value, which has them recomputed; a group comes and one goes.
+# One batch of changes: every table gains, loses and changes rows, some of them equal ones; groups
+# lose their least and their greatest value, which has them recomputed; a group comes and one goes.
 BATCH = (
     "INSERT INTO visits SELECT 'page 1', 1 FROM generate_series(1, 3)",
     "DELETE FROM visits WHERE ctid = (SELECT min(ctid) FROM visits WHERE page = 'page 1' AND seconds = 1)",
@@ -73,7 +73,9 @@ class Seen:
 
 
 class Mill:
-    """The writers' tables with a stream table over each of their views; every refresh in it is compared."""
+    """The writers' tables with a stream table over each of their views; every refresh in it is
+    compared.
+    """
 
     def __init__(self, dsn: str, spark: SparkSession) -> None:
         self.dsn = dsn
@@ -115,11 +117,16 @@ class Mill:
         digest = "SELECT '{0}', count(*), sum(hashtextextended(r::text, 0)) FROM {0} AS r"
         contents = [self.conn.execute(digest.format(name).encode()).fetchall()[0] for name in names]
         frontiers = tuple(self.conn.execute(_FRONTIERS).fetchall())
-        completed = {(name, action): count for name, action, count in self.conn.execute(_COMPLETED).fetchall()}
+        completed = {
+            (name, action): count
+            for name, action, count in self.conn.execute(_COMPLETED).fetchall()
+        }
         return Seen(frontiers, completed, tuple(contents))
 
     def settled(self) -> int:
-        """Settle what a dead process has left in the history; tell how many refreshes are said to have failed."""
+        """Settle what a dead process has left in the history; tell how many refreshes are said to
+        have failed.
+        """
         failed = list[int]()
 
         def is_done() -> bool:
@@ -181,16 +188,22 @@ class Ended:
     @property
     def backend(self) -> int:
         """The process that served it."""
-        return int(next(line.split()[1] for line in self.output.splitlines() if line.startswith("backend")))
+        return int(
+            next(line.split()[1] for line in self.output.splitlines() if line.startswith("backend"))
+        )
 
     def __str__(self) -> str:
         return f"exit {self.code}\n{self.output}\n{self.trouble[-3000:]}"
 
 
 class Child(Protocol):
-    """Starts a process that dies at a pass of a failpoint, or nowhere, and waits until its session is over too."""
+    """Starts a process that dies at a pass of a failpoint, or nowhere, and waits until its session
+    is over too.
+    """
 
-    def __call__(self, dsn: str, *arguments: str, point: str | None = None, number: int = 1) -> Ended: ...
+    def __call__(
+        self, dsn: str, *arguments: str, point: str | None = None, number: int = 1
+    ) -> Ended: ...
 
 
 @pytest.fixture
@@ -198,7 +211,12 @@ def child(spark: SparkSession) -> Child:
     """A child that uses our Spark."""
     # No part of PySpark's public face; there is no other way to drive a Spark that runs already.
     parameters = spark.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]  # there is one: Spark runs
-    return _child({"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token})
+    return _child(
+        {
+            "PYSPARK_GATEWAY_PORT": str(parameters.port),
+            "PYSPARK_GATEWAY_SECRET": parameters.auth_token,
+        }
+    )
 
 
 @pytest.fixture
@@ -210,7 +228,9 @@ def child_with_own_spark() -> Child:
 def _child(environment: Mapping[str, str]) -> Child:
     def run(dsn: str, *arguments: str, point: str | None = None, number: int = 1) -> Ended:
         armed = {VARIABLE: point, "MILLSTREAM_TEST_PASS": str(number)} if point else {}
-        done = forks.run(CHILD, dsn, *arguments, environment={**os.environ, **environment, **armed}, timeout=120)
+        done = forks.run(
+            CHILD, dsn, *arguments, environment={**os.environ, **environment, **armed}, timeout=120
+        )
         ended = Ended(done.returncode, done.stdout, done.stderr)
         assert "backend" in ended.output, ended
         _wait_for_session(dsn, ended.backend)
@@ -223,6 +243,8 @@ def _wait_for_session(dsn: str, backend: int, seconds: float = 20.0) -> None:
     """The server finds out by itself that its client is gone, and rolls back."""
     deadline = time.monotonic() + seconds
     with connect(dsn) as observer:
-        while observer.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (backend,)).fetchone():
+        while observer.execute(
+            "SELECT 1 FROM pg_stat_activity WHERE pid = %s", (backend,)
+        ).fetchone():
             assert time.monotonic() < deadline, "the server has not noticed"
             time.sleep(0.02)

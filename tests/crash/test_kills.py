@@ -1,4 +1,5 @@
-"""Processes killed by SIGKILL at random named steps while writers work: what is left is exact, and nothing is orphaned.
+"""Processes killed by SIGKILL at random named steps while writers work: what is left is exact, and
+nothing is orphaned.
 
 Each round starts a process that creates, drops or refreshes stream tables, gives one another query, moves sources to
 the WAL or back, or adopts a restored copy of all that, and kills it at a failpoint. Every round is a kill: where a
@@ -111,13 +112,19 @@ _OBJECTS = """
 
 
 class House:
-    """Writers' tables with stream tables over them, and this process's way of carrying on after a kill."""
+    """Writers' tables with stream tables over them, and this process's way of carrying on after a
+    kill.
+    """
 
-    def __init__(self, dsn: str, spark: SparkSession, objects: Sequence[tuple[object, ...]] = ()) -> None:
+    def __init__(
+        self, dsn: str, spark: SparkSession, objects: Sequence[tuple[object, ...]] = ()
+    ) -> None:
         self.dsn = dsn
         self.objects = objects
         self.conn: Connection = connect(dsn)
-        self.ms: Millstream = millstream.connect(dsn, spark=spark, settings=Settings(auto_replica_identity=True))
+        self.ms: Millstream = millstream.connect(
+            dsn, spark=spark, settings=Settings(auto_replica_identity=True)
+        )
         self.ms.app.witness = self.compare
         self.compared = Counter[str]()
 
@@ -145,7 +152,9 @@ class House:
         """Return the failpoints that the verb can pass now."""
         if verb != "move":
             return STEPS[verb]
-        return STEPS["back" if any(source.mode == "WAL" for source in sources.every(self.conn)) else "to WAL"]
+        return STEPS[
+            "back" if any(source.mode == "WAL" for source in sources.every(self.conn)) else "to WAL"
+        ]
 
     def prepare(self, verb: str) -> None:
         """Bring about what the verb needs: no such stream table to create, one to drop."""
@@ -248,7 +257,9 @@ def kill(house: House, child: Child, verb: str, dice: random.Random) -> str:
     raise AssertionError(f"{verb} passed none of the failpoints that were drawn")
 
 
-def kill_an_adoption(dsn: str, spark: SparkSession, child: Child, dice: random.Random, number: int) -> str:
+def kill_an_adoption(
+    dsn: str, spark: SparkSession, child: Child, dice: random.Random, number: int
+) -> str:
     """Do the same with a restored database, which has writers of its own."""
     copy = House(dsn, spark)
     try:
@@ -262,7 +273,9 @@ def kill_an_adoption(dsn: str, spark: SparkSession, child: Child, dice: random.R
 def test_adopting_killed_at_each_of_its_steps_is_finished_by_adopting_again(
     house: House, restored: Callable[[], str], child: Child, spark: SparkSession
 ) -> None:
-    """Each process is killed one step further on than the one before it, and starts from what that has left."""
+    """Each process is killed one step further on than the one before it, and starts from what that
+    has left.
+    """
     dsn = restored()
     with Writers(dsn, seed=SEED, count=3, truncate_every=0, paces=SHORT):
         for point in ADOPT_FAILPOINTS:
@@ -280,7 +293,9 @@ def test_adopting_killed_at_each_of_its_steps_is_finished_by_adopting_again(
 def test_altering_killed_at_each_of_its_steps_leaves_the_former_query_or_the_new_one(
     house: House, child: Child
 ) -> None:
-    """The stream table is refreshed and compared after each kill; capture follows the query that it has."""
+    """The stream table is refreshed and compared after each kill; capture follows the query that it
+    has.
+    """
     house.ms.create_stream_table(NAME, QUERY)
     with Writers(house.dsn, seed=SEED, count=3, truncate_every=0, paces=SHORT):
         for point in REDEFINE_FAILPOINTS:

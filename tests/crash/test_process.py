@@ -1,7 +1,7 @@
 """The process killed at every step of a refresh: the next one finds all of it applied, or nothing.
 
-The failpoints are counted first, by a refresh of the same kind: a refresh of three tables passes most of them
-several times, and is killed at each single pass.
+The failpoints are counted first, by a refresh of the same kind: a refresh of three tables passes
+most of them several times, and is killed at each single pass.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ QUERY = "SELECT region, count(*) AS n, max(id) AS last FROM customers GROUP BY r
 
 @pytest.mark.spark
 @pytest.mark.parametrize("point", FIRST)
-def test_a_create_killed_at_this_point_can_be_finished_or_dropped(mill: Mill, child: Child, point: str) -> None:
+def test_a_create_killed_at_this_point_can_be_finished_or_dropped(
+    mill: Mill, child: Child, point: str
+) -> None:
     before = mill.furniture()
     ended = child(mill.dsn, "create", NAME, QUERY, point=point)
     assert ended.killed_at == (point, 1), ended

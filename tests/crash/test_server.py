@@ -1,7 +1,7 @@
 """PostgreSQL itself killed, or our session ended, between refreshes and in the middle of one.
 
-The client says that the server is gone, in an error that is worth another try; the next try connects anew, and
-finds the frontier that belongs to the rows.
+The client says that the server is gone, in an error that is worth another try; the next try
+connects anew, and finds the frontier that belongs to the rows.
 """
 
 from __future__ import annotations
@@ -35,9 +35,14 @@ NO_DATA = dict.fromkeys(VIEWS, "NO_DATA")
 
 @pytest.fixture(scope="module")
 def fragile() -> Iterator[Server]:
-    """A server of our own, to be killed. What reached the system survives a killed process, on the disk or not."""
+    """A server of our own, to be killed.
+
+    What reached the system survives a killed process, on the disk or not.
+    """
     settings = {"fsync": "off", "restart_after_crash": "off"}
-    with embedded(bindir=os.environ.get("MILLSTREAM_TEST_BINDIR") or None, settings=settings) as server:
+    with embedded(
+        bindir=os.environ.get("MILLSTREAM_TEST_BINDIR") or None, settings=settings
+    ) as server:
         yield server
 
 
@@ -49,7 +54,9 @@ def fragile_mill(fragile: Server, spark: SparkSession, make_mill: MakeMill) -> I
 
 
 def restart(server: Server, mill: Mill) -> None:
-    """Kill it, if it still lives, and start it; the client under test is left to find out by itself."""
+    """Kill it, if it still lives, and start it; the client under test is left to find out by
+    itself.
+    """
     server.kill()
     server.start()
     mill.conn = connect(mill.dsn)
@@ -68,7 +75,9 @@ def when_passed(patch: pytest.MonkeyPatch, point: str, act: Callable[[], object]
 
 
 @pytest.mark.spark
-def test_a_server_that_is_down_is_reported_and_found_again(fragile: Server, fragile_mill: Mill) -> None:
+def test_a_server_that_is_down_is_reported_and_found_again(
+    fragile: Server, fragile_mill: Mill
+) -> None:
     fragile_mill.change()
     fragile.kill()
     for _ in range(2):
@@ -110,7 +119,11 @@ def test_a_session_ended_at_this_point_of_a_refresh_has_applied_it_whole_or_not_
     mill.change()
     before = mill.seen()
     ours = mill.ms.app.conn.info.backend_pid
-    when_passed(monkeypatch, point, lambda: mill.conn.execute("SELECT pg_terminate_backend(%s, 5000)", (ours,)))
+    when_passed(
+        monkeypatch,
+        point,
+        lambda: mill.conn.execute("SELECT pg_terminate_backend(%s, 5000)", (ours,)),
+    )
     if point == "pruned":
         mill.refresh()
     else:
@@ -128,7 +141,9 @@ def test_a_session_ended_in_the_witness_leaves_nothing_applied(mill: Mill) -> No
     before = mill.seen()
 
     def end(*_: object) -> None:
-        mill.conn.execute("SELECT pg_terminate_backend(%s, 5000)", (mill.ms.app.conn.info.backend_pid,))
+        mill.conn.execute(
+            "SELECT pg_terminate_backend(%s, 5000)", (mill.ms.app.conn.info.backend_pid,)
+        )
 
     mill.ms.app.witness = end
     with pytest.raises(ServerDown):
@@ -157,7 +172,9 @@ def test_transactions_open_and_prepared_at_the_crash_are_lost_and_kept_as_postgr
 
 
 @pytest.mark.spark
-def test_a_crash_among_writers_loses_and_repeats_nothing(fragile: Server, fragile_mill: Mill) -> None:
+def test_a_crash_among_writers_loses_and_repeats_nothing(
+    fragile: Server, fragile_mill: Mill
+) -> None:
     writers = Writers(fragile_mill.dsn, seed=3, count=6, truncate_every=0, paces=SHORT)
     with contextlib.suppress(psycopg.OperationalError), writers:
         for _ in range(3):

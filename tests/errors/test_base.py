@@ -58,12 +58,23 @@ def test_what_is_empty_has_no_line() -> None:
 
 def test_the_document_is_json_whatever_the_facts_are() -> None:
     document = MillstreamError("it broke", rows=3, ok=True, where=object).as_dict()
-    assert json.loads(json.dumps(document))["facts"] == {"rows": 3, "ok": True, "where": "<class 'object'>"}
+    assert json.loads(json.dumps(document))["facts"] == {
+        "rows": 3,
+        "ok": True,
+        "where": "<class 'object'>",
+    }
 
 
 @pytest.mark.parametrize(
     ("parts", "expected"),
-    [(("totals",), "totals"), (("shop", "totals"), "shop.totals"), (("Big",), "'\"Big\"'"), (("a b",), "'\"a b\"'")],
+    [
+        (("totals",), "totals"),
+        (("shop", "totals"), "shop.totals"),
+        (("Big",), "'\"Big\"'"),
+        (("a b",), "'\"a b\"'"),
+    ],
 )
-def test_a_name_in_a_command_is_quoted_for_sql_and_for_the_shell(parts: tuple[str, ...], expected: str) -> None:
+def test_a_name_in_a_command_is_quoted_for_sql_and_for_the_shell(
+    parts: tuple[str, ...], expected: str
+) -> None:
     assert typed(*parts) == expected

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from millstream.errors import LockNotHad, SlotLost, SourceChanged, SpillFailed, WalBehind, WalBroken, WalNotUnderstood
+from millstream.errors import (
+    LockNotHad,
+    SlotLost,
+    SourceChanged,
+    SpillFailed,
+    WalBehind,
+    WalBroken,
+    WalNotUnderstood,
+)
 
 
 def test_trouble_of_the_connection_is_tried_again_and_a_lost_slot_is_not() -> None:

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.errors import BadQuery, BadSource, Cycle, QueryError, QueryTooDeep, Unsupported, Volatile
+from millstream.errors import (
+    BadQuery,
+    BadSource,
+    Cycle,
+    QueryError,
+    QueryTooDeep,
+    Unsupported,
+    Volatile,
+)
 
 
 def test_the_excerpt_follows_the_reason() -> None:
-    refused = Unsupported.construct("FOR UPDATE", reason="It locks.", way_round="Omit it.").at(9, "At 9.")
+    refused = Unsupported.construct("FOR UPDATE", reason="It locks.", way_round="Omit it.").at(
+        9, "At 9."
+    )
     assert (refused.detail, refused.hint, refused.position) == ("It locks. At 9.", "Omit it.", 9)
     assert Unsupported.construct("x", reason="Why.", way_round="How.").detail == "Why."
 
 
 def test_an_error_of_the_server_keeps_its_own_words_and_hint() -> None:
     own = BadQuery.rejected(
-        "no such column", sqlstate="42703", detail="", hint="Perhaps y.", position=8, excerpt="At 8."
+        "no such column",
+        sqlstate="42703",
+        detail="",
+        hint="Perhaps y.",
+        position=8,
+        excerpt="At 8.",
     )
     assert own.hint == "Perhaps y."
-    plain = BadQuery.rejected("no such column", sqlstate="42703", detail="", hint="", position=8, excerpt="At 8.")
+    plain = BadQuery.rejected(
+        "no such column", sqlstate="42703", detail="", hint="", position=8, excerpt="At 8."
+    )
     assert (plain.detail, plain.sqlstate) == ("At 8.", "42703")
     assert "psql" in plain.hint
 

@@ -27,7 +27,9 @@ from millstream.errors import (
         (RecursionTooDeep, False),
     ],
 )  # fmt: skip
-def test_what_can_end_by_itself_is_tried_again(kind: type[MillstreamError], retryable: bool) -> None:
+def test_what_can_end_by_itself_is_tried_again(
+    kind: type[MillstreamError], retryable: bool
+) -> None:
     assert kind.retryable is retryable
 
 
@@ -38,8 +40,13 @@ def test_only_a_stream_table_in_use_is_skipped_without_a_failure() -> None:
 
 
 def test_the_wait_is_told_where_there_was_one() -> None:
-    assert Busy.working_on("totals", None).detail == "The lock is held by a session that has just ended."
-    assert Busy.working_on("totals", "process 7", 1.5).detail.endswith("Millstream waited 1.5 s for it.")
+    assert (
+        Busy.working_on("totals", None).detail
+        == "The lock is held by a session that has just ended."
+    )
+    assert Busy.working_on("totals", "process 7", 1.5).detail.endswith(
+        "Millstream waited 1.5 s for it."
+    )
 
 
 def test_a_full_lock_table_says_what_to_set() -> None:
@@ -49,5 +56,9 @@ def test_a_full_lock_table_says_what_to_set() -> None:
 
 
 def test_trouble_of_the_server_may_come_without_a_remedy() -> None:
-    assert ServerTrouble.of("totals", "disk full", "No space.", "").hint.endswith("never suspends it.")
-    assert ServerTrouble.of("totals", "disk full", "No space.", "Make room.").hint.endswith("Make room.")
+    assert ServerTrouble.of("totals", "disk full", "No space.", "").hint.endswith(
+        "never suspends it."
+    )
+    assert ServerTrouble.of("totals", "disk full", "No space.", "Make room.").hint.endswith(
+        "Make room."
+    )

@@ -20,7 +20,9 @@ def test_names_in_commands_are_quoted_for_the_shell() -> None:
 
 def test_a_qualified_name_is_quoted_part_by_part() -> None:
     assert NotFilled.upstream("totals", "shop.base").hint.endswith("millstream refresh shop.base")
-    assert NotFilled.upstream("totals", "shop.Base").hint.endswith('millstream refresh \'"shop"."Base"\'')
+    assert NotFilled.upstream("totals", "shop.Base").hint.endswith(
+        'millstream refresh \'"shop"."Base"\''
+    )
 
 
 def test_a_table_without_a_mark_gets_the_statements_that_mark_it() -> None:

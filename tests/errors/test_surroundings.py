@@ -19,14 +19,18 @@ from millstream.errors import (
 
 
 def test_a_server_that_says_nothing_is_named() -> None:
-    assert ServerDown.unreachable("postgresql://h/d", " ").detail == "No answer from postgresql://h/d."
+    assert (
+        ServerDown.unreachable("postgresql://h/d", " ").detail == "No answer from postgresql://h/d."
+    )
     assert ServerDown.unreachable("postgresql://h/d", "refused\n").detail == "refused"
 
 
 def test_what_can_come_back_by_itself_is_tried_again() -> None:
     assert ServerDown.retryable
     assert JavaEnded.retryable
-    assert not any(kind.retryable for kind in (JavaMissing, WrongVersion, NotInstalled, UntrustedCatalog))
+    assert not any(
+        kind.retryable for kind in (JavaMissing, WrongVersion, NotInstalled, UntrustedCatalog)
+    )
 
 
 def test_the_version_is_told_as_people_say_it() -> None:
@@ -36,7 +40,9 @@ def test_the_version_is_told_as_people_say_it() -> None:
 
 
 def test_a_file_of_others_is_trusted_by_a_variable_with_its_full_path() -> None:
-    error = BadSetting.by_others(Path("/x/millstream.toml"), "it is writable by others", ["spark_conf", "dsn"])
+    error = BadSetting.by_others(
+        Path("/x/millstream.toml"), "it is writable by others", ["spark_conf", "dsn"]
+    )
     assert error.detail.startswith("It is writable by others, ")
     assert error.hint.endswith("set MILLSTREAM_CONFIG=/x/millstream.toml in the environment.")
     assert error.names == ["spark_conf", "dsn"]
@@ -51,7 +57,10 @@ def test_every_finding_is_listed() -> None:
     found = UntrustedCatalog.holding(["a view", "a trigger"], ["DROP VIEW a;", "DROP TRIGGER b;"])
     assert "a view; a trigger" in found.detail
     assert found.hint.endswith("DROP VIEW a; DROP TRIGGER b;")
-    assert "other oids; another server" in OtherDatabase.because("d", ["other oids", "another server"]).detail
+    assert (
+        "other oids; another server"
+        in OtherDatabase.because("d", ["other oids", "another server"]).detail
+    )
 
 
 def test_code_of_others_is_told_with_its_owners_and_ours() -> None:

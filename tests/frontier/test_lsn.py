@@ -7,7 +7,9 @@ import pytest
 from millstream.frontier import lsn
 
 
-@pytest.mark.parametrize(("text", "number"), [("0/0", 0), ("0/10", 16), ("1/0", 1 << 32), ("16/B374D848", 97500059720)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("0/0", 0), ("0/10", 16), ("1/0", 1 << 32), ("16/B374D848", 97500059720)]
+)
 def test_the_text_form_is_read_and_printed(text: str, number: int) -> None:
     assert lsn.parse(text) == number
     assert lsn.printed(number) == text

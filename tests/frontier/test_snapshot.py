@@ -109,6 +109,7 @@ def test_a_snapshot_that_postgres_would_not_give_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["10:10:", "10:20:10", "10:20:12,15,19", "3:40:3,39"])
 def test_postgres_agrees_on_what_is_visible(conn: Connection, text: str) -> None:
     rows = conn.execute(
-        "SELECT x, pg_visible_in_snapshot(x::text::xid8, %s::pg_snapshot) FROM generate_series(3, 39) AS x", (text,)
+        "SELECT x, pg_visible_in_snapshot(x::text::xid8, %s::pg_snapshot) FROM generate_series(3, 39) AS x",
+        (text,),
     )
     assert dict(rows) == {xid: Snapshot.parse(text).sees(xid) for xid in XIDS}

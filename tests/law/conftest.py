@@ -1,7 +1,9 @@
-"""The law: after every refresh a stream table equals its query, and the refresh was the one we meant.
+"""The law: after every refresh a stream table equals its query, and the refresh was the one we
+meant.
 
-`Law` refreshes through the real product and, inside each cut's transaction, asks the oracle. A refresh that
-silently recomputed everything would satisfy the oracle and prove nothing, so the action is looked at too.
+`Law` refreshes through the real product and, inside each cut's transaction, asks the oracle. A
+refresh that silently recomputed everything would satisfy the oracle and prove nothing, so the
+action is looked at too.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Law:
 
     def _witness(self, now: Cut, job: Job, report: RefreshReport) -> None:
         close = CLOSE if any(isinstance(block, GroupedBlock) for block in job.blocks) else 0.0
-        self.rows[job.table.name] = oracle.check(now.conn, job.table.query, job.names.target, close=close)
+        self.rows[job.table.name] = oracle.check(
+            now.conn, job.table.query, job.names.target, close=close
+        )
 
     def create(self, name: str, query: str, *, mode: str = "DIFFERENTIAL") -> None:
         """Create a stream table; its first content is checked."""
@@ -78,9 +82,11 @@ class Law:
         return reports
 
     def holds_for(self, queries: Mapping[str, str], changes: Sequence[str]) -> None:
-        """Create a stream table for each query; after each change refresh all of them, differentially or not at all.
+        """Create a stream table for each query; after each change refresh all of them,
+        differentially or not at all.
 
-        All share a cut. Where one goes wrong they are refreshed one by one: each that is wrong is told by its key.
+        All share a cut. Where one goes wrong they are refreshed one by one: each that is wrong is
+        told by its key.
         """
         names = {what: f"st_{number}" for number, what in enumerate(queries)}
         wrong = dict[str, Exception]()
@@ -108,8 +114,12 @@ class Law:
         self._check(self.ms.refresh(name))
 
     def _check(self, report: RefreshReport) -> None:
-        assert report.action in ("DIFFERENTIAL", "NO_DATA"), f"{report.name}: {report.action} ({report.reason})"
-        assert report.name in self.rows or report.action == "NO_DATA", f"nobody looked at {report.name}"
+        assert report.action in ("DIFFERENTIAL", "NO_DATA"), (
+            f"{report.name}: {report.action} ({report.reason})"
+        )
+        assert report.name in self.rows or report.action == "NO_DATA", (
+            f"nobody looked at {report.name}"
+        )
 
     def change(self, *statements: str) -> None:
         """Change tables, all in one transaction; a string may hold several statements."""
@@ -190,7 +200,10 @@ def module_law(server: Server, spark: SparkSession) -> Iterator[Law]:
         admin.execute("CREATE DATABASE law_shared")
         dsn = server.dsn_for("tester", "law_shared")
         try:
-            with millstream.connect(dsn, spark=spark) as ms, connect(dsn, application_name="application") as conn:
+            with (
+                millstream.connect(dsn, spark=spark) as ms,
+                connect(dsn, application_name="application") as conn,
+            ):
                 yield Law(ms, conn)
         finally:
             admin.execute("DROP DATABASE law_shared WITH (FORCE)")
@@ -198,13 +211,16 @@ def module_law(server: Server, spark: SparkSession) -> Iterator[Law]:
 
 @pytest.fixture
 def lawful(law: Law) -> Callable[..., list[RefreshReport]]:
-    """Make tables, a stream table over them, change them, refresh: `lawful(setup, query, *changes)`.
+    """Make tables, a stream table over them, change them, refresh: `lawful(setup, query,
+    *changes)`.
 
-    Each change is a transaction with a refresh after it. At the end nothing is left to do, and a full
-    recomputation finds nothing to correct.
+    Each change is a transaction with a refresh after it. At the end nothing is left to do, and a
+    full recomputation finds nothing to correct.
     """
 
-    def lawful(setup: str, query: str, *changes: str, then_full: bool = True) -> list[RefreshReport]:
+    def lawful(
+        setup: str, query: str, *changes: str, then_full: bool = True
+    ) -> list[RefreshReport]:
         law.change(setup)
         law.create("kept", query)
         reports = []

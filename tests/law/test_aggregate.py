@@ -1,6 +1,7 @@
 """Aggregates: groups that come, go and lose their extremes, and sums that do not drift.
 
-Most are bugs that other systems had, or that the law found in this one: the docstring or the key says which.
+Most are bugs that other systems had, or that the law found in this one: the docstring or the key
+says which.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from tests.law.conftest import SHOP, TWO_CHANGES, TWO_TABLES, Law, Lawful
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("measures", ["count(*) AS n, sum(amount) AS total", "min(amount) AS x, max(status) AS y"])
+@pytest.mark.parametrize(
+    "measures", ["count(*) AS n, sum(amount) AS total", "min(amount) AS x, max(status) AS y"]
+)
 def test_a_group_key_turns_into_null_and_back(lawful: Lawful, measures: str) -> None:
     lawful(
         SHOP,
@@ -91,7 +94,9 @@ def test_numeric_sums_are_exact_to_the_last_digit(lawful: Lawful) -> None:
 
 
 @pytest.mark.parametrize(("function", "worst"), [("min", 999), ("max", -999)])
-def test_an_extreme_goes_and_the_next_one_takes_its_place(lawful: Lawful, function: str, worst: int) -> None:
+def test_an_extreme_goes_and_the_next_one_takes_its_place(
+    lawful: Lawful, function: str, worst: int
+) -> None:
     edge = f"(SELECT {function}(amount) FROM orders AS o WHERE o.customer = orders.customer)"
     reports = lawful(
         SHOP,
@@ -152,7 +157,9 @@ def test_groups_of_two_tables_lose_their_extreme(lawful: Lawful) -> None:
 
 
 def test_aggregates_of_aggregates_through_views_lose_no_delete(law: Law, lawful: Lawful) -> None:
-    """#331: in a chain of views a row's id was made of its content, and two that were equal went together."""
+    """#331: in a chain of views a row's id was made of its content, and two that were equal went
+    together.
+    """
     lawful(
         SHOP
         + """CREATE VIEW per_customer AS SELECT customer, status, count(*) AS n, sum(amount) AS total
@@ -199,8 +206,12 @@ def test_texts_are_ordered_by_their_own_collation(law: Law, lawful: Lawful, quer
 
 
 @pytest.mark.parametrize("lookups", [200_000, 0])
-def test_rows_of_a_group_that_are_found_twice_count_once(law: Law, lawful: Lawful, lookups: int) -> None:
-    """Recomputing a group starts from its rows; where completing a join led back to them, they were counted twice."""
+def test_rows_of_a_group_that_are_found_twice_count_once(
+    law: Law, lawful: Lawful, lookups: int
+) -> None:
+    """Recomputing a group starts from its rows; where completing a join led back to them, they were
+    counted twice.
+    """
     law.ms.app.settings = law.ms.app.settings.model_copy(update={"max_lookup_rows": lookups})
     lawful(
         """CREATE TABLE t (c int, j int, h int); CREATE TABLE u (c int, j int);
@@ -215,7 +226,9 @@ def test_rows_of_a_group_that_are_found_twice_count_once(law: Law, lawful: Lawfu
 
 
 def test_the_digits_of_an_average_are_those_of_the_values_there_are(lawful: Lawful) -> None:
-    """How many digits a quotient has depends on those of the sum; values that had gone still counted."""
+    """How many digits a quotient has depends on those of the sum; values that had gone still
+    counted.
+    """
     lawful(
         "CREATE TABLE t (g int, x numeric); INSERT INTO t VALUES (1, 1), (1, 1), (1, 2), (2, 5.5)",
         "SELECT g, avg(x) AS mean, sum(x) AS total, sum(x)::text AS shown, sum(x) / 7 AS share FROM t GROUP BY g",
@@ -228,7 +241,8 @@ def test_the_digits_of_an_average_are_those_of_the_values_there_are(lawful: Lawf
 
 
 @pytest.mark.parametrize(
-    "number", ["a.n * b.y", "a.n + b.n", "coalesce(a.n, b.m)", "CASE WHEN b.y > 1 THEN a.n ELSE b.m END"]
+    "number",
+    ["a.n * b.y", "a.n + b.n", "coalesce(a.n, b.m)", "CASE WHEN b.y > 1 THEN a.n ELSE b.m END"],
 )
 def test_the_digits_of_an_average_over_two_tables(lawful: Lawful, number: str) -> None:
     lawful(

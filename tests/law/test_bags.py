@@ -72,7 +72,9 @@ def test_a_row_deleted_and_inserted_again_in_one_transaction(lawful: Lawful) -> 
 
 
 def test_rows_of_two_partitions_that_stand_at_one_place_are_two_rows(lawful: Lawful) -> None:
-    """The middle of a chain is found from both ends; a row is told apart by its partition and its place there."""
+    """The middle of a chain is found from both ends; a row is told apart by its partition and its
+    place there.
+    """
     lawful(
         """CREATE TABLE left_end (k int); CREATE TABLE right_end (m int, tag text);
            CREATE TABLE middle (k int, m int, part int) PARTITION BY LIST (part);

@@ -1,11 +1,14 @@
-"""The law of chains: a stream table shows what its query over the sources gave at its `data_timestamp`.
+"""The law of chains: a stream table shows what its query over the sources gave at its
+`data_timestamp`.
 
-Random graphs of stream tables, with random schedules, are taken through random writes, ticks, refreshes by hand,
-suspensions, schema changes and altered queries. Every state of the sources is kept, so that PostgreSQL can answer any
-query as of any moment: a stream table in a query stands for its own query, down to the sources.
+Random graphs of stream tables, with random schedules, are taken through random writes, ticks,
+refreshes by hand, suspensions, schema changes and altered queries. Every state of the sources is
+kept, so that PostgreSQL can answer any query as of any moment: a stream table in a query stands for
+its own query, down to the sources.
 
-Where an upstream stays behind (it is manual or suspended), the reader works over what is there: its own rows are those
-of its query over the upstream's rows and the sources at its cut, and its data timestamp is the least of them.
+Where an upstream stays behind (it is manual or suspended), the reader works over what is there: its
+own rows are those of its query over the upstream's rows and the sources at its cut, and its data
+timestamp is the least of them.
 """
 
 from __future__ import annotations
@@ -63,7 +66,11 @@ class Node:
     @property
     def read(self) -> set[str]:
         """The inputs that the query uses."""
-        return {name for letter, name in zip("ab", self.inputs, strict=True) if f"{{{letter}}}" in self.query}
+        return {
+            name
+            for letter, name in zip("ab", self.inputs, strict=True)
+            if f"{{{letter}}}" in self.query
+        }
 
 
 @dataclass
@@ -73,7 +80,9 @@ class World:
     conn: psycopg.Connection
     ms: Millstream
     nodes: dict[str, Node] = field(default_factory=dict)
-    tables: dict[str, tuple[str, str]] = field(default_factory=lambda: {name: (name, "v") for name in SOURCES})
+    tables: dict[str, tuple[str, str]] = field(
+        default_factory=lambda: {name: (name, "v") for name in SOURCES}
+    )
     """Of each source its present name, and that of its column v."""
     moments: list[datetime] = field(default_factory=list)
     cuts: dict[str, datetime] = field(default_factory=dict)
@@ -85,7 +94,9 @@ class World:
         number = len(self.moments)
         self.conn.execute(f"CREATE SCHEMA past_{number}".encode())
         for name, (table, column) in self.tables.items():
-            self.conn.execute(f"CREATE TABLE past_{number}.{name} AS SELECT id, {column} AS v FROM {table}".encode())
+            self.conn.execute(
+                f"CREATE TABLE past_{number}.{name} AS SELECT id, {column} AS v FROM {table}".encode()
+            )
         [(moment,)] = self.conn.execute("SELECT clock_timestamp()").fetchall()
         self.moments.append(moment)
 
@@ -122,20 +133,30 @@ class World:
                 state = self.state_at(table.data_timestamp)
                 self.same(name, self.as_of(name, state))
             else:
-                assert not has_moved or self.has_reason(name, tables), f"{name} did not pull what it reads"
+                assert not has_moved or self.has_reason(name, tables), (
+                    f"{name} did not pull what it reads"
+                )
                 self.check_held_back(table, node, tables)
 
     def has_reason(self, name: str, tables: dict[str, StreamTable]) -> bool:
         """Return True if something that a stream table reads, however far up, stays as it is."""
         upstreams = [one for one in self.nodes[name].read if one in self.nodes]
-        stays = [one for one in upstreams if tables[one].status == "SUSPENDED" or tables[one].schedule == "manual"]
+        stays = [
+            one
+            for one in upstreams
+            if tables[one].status == "SUSPENDED" or tables[one].schedule == "manual"
+        ]
         return bool(stays) or any(self.has_reason(one, tables) for one in upstreams)
 
-    def check_held_back(self, table: StreamTable, node: Node, tables: dict[str, StreamTable]) -> None:
+    def check_held_back(
+        self, table: StreamTable, node: Node, tables: dict[str, StreamTable]
+    ) -> None:
         """One that reads others which are behind."""
         assert table.cut_at is not None
         upstreams = [tables[name] for name in node.read if name in tables]
-        if any(upstream.cut_at is not None and upstream.cut_at > table.cut_at for upstream in upstreams):
+        if any(
+            upstream.cut_at is not None and upstream.cut_at > table.cut_at for upstream in upstreams
+        ):
             # Refreshed since by itself; what it held then is not kept.
             return
         moments = [upstream.data_timestamp for upstream in upstreams if upstream.data_timestamp]
@@ -188,15 +209,22 @@ def create(world: World, draw: Any) -> None:
     if len(world.nodes) >= 7:
         return
     name, inputs = f"n{len(world.nodes)}", (*SOURCES, *world.nodes)
-    node = Node(draw(st.sampled_from(QUERIES)), (draw(st.sampled_from(inputs)), draw(st.sampled_from(inputs))))
-    world.ms.create_stream_table(name, node.over(world.as_typed), schedule=draw(st.sampled_from(SCHEDULES)))
+    node = Node(
+        draw(st.sampled_from(QUERIES)),
+        (draw(st.sampled_from(inputs)), draw(st.sampled_from(inputs))),
+    )
+    world.ms.create_stream_table(
+        name, node.over(world.as_typed), schedule=draw(st.sampled_from(SCHEDULES))
+    )
     world.nodes[name] = node
 
 
 def suspend_or_resume(world: World, draw: Any) -> None:
     """A stream table stops, or goes on."""
     name = draw(st.sampled_from(sorted(world.nodes)))
-    world.ms.alter_stream_table(name, status=draw(st.sampled_from(("SUSPENDED", "ACTIVE", "ACTIVE"))))
+    world.ms.alter_stream_table(
+        name, status=draw(st.sampled_from(("SUSPENDED", "ACTIVE", "ACTIVE")))
+    )
 
 
 def reschedule(world: World, draw: Any) -> None:
@@ -222,7 +250,19 @@ def alter_source(world: World, draw: Any) -> None:
         world.change(f"ALTER TABLE {table} ADD COLUMN unused_{len(world.moments)} int")
 
 
-STEP_KINDS = (write, write, write, tick, tick, refresh, create, create, suspend_or_resume, reschedule, alter_source)
+STEP_KINDS = (
+    write,
+    write,
+    write,
+    tick,
+    tick,
+    refresh,
+    create,
+    create,
+    suspend_or_resume,
+    reschedule,
+    alter_source,
+)
 
 
 @settings(

@@ -1,4 +1,6 @@
-"""Clauses of every kind, each in a query that once went wrong, or nearly: all are kept side by side."""
+"""Clauses of every kind, each in a query that once went wrong, or nearly: all are kept side by
+side.
+"""
 
 from __future__ import annotations
 
@@ -67,6 +69,8 @@ QUERIES = {
 
 
 def test_each_is_exact(ms: Millstream, database: str, writer: psycopg.Connection) -> None:
-    """By `verify`, which gives rows that tie an order, as our plans do; PostgreSQL's own answer shows any of them."""
+    """By `verify`, which gives rows that tie an order, as our plans do; PostgreSQL's own answer
+    shows any of them.
+    """
     writer.execute(TABLES)
     exact_through(ms, database, QUERIES, [CHANGE])

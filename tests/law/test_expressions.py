@@ -1,6 +1,7 @@
 """Expressions over several tables that Spark computes: CASE, COALESCE, IS, arrays, rows and lists.
 
-Each was answered wrongly, or not at all, before it stood here: the key of a query says what went wrong.
+Each was answered wrongly, or not at all, before it stood here: the key of a query says what went
+wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Filters that move with a single row: the rows they flip are read, and no others are needed.
 
-Random rows and random changes, so that averages, extremes and counts move a little, much, to NULL and back; then
-negative controls: break what is read, and the law must notice.
+Random rows and random changes, so that averages, extremes and counts move a little, much, to NULL
+and back; then negative controls: break what is read, and the law must notice.
 """
 
 from __future__ import annotations
@@ -148,11 +148,17 @@ def the_old_row_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def a_bound_that_is_missing_bounds_nothing(patch: pytest.MonkeyPatch) -> None:
     honest = single_rows._between
-    patch.setattr(single_rows, "_between", lambda bound, old, new, *nulls: honest(bound, old, new, False, False))
+    patch.setattr(
+        single_rows,
+        "_between",
+        lambda bound, old, new, *nulls: honest(bound, old, new, False, False),
+    )
 
 
 def a_flipped_row_counts_in_both_versions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FilterVersions, "stored", lambda filter_versions, before: ([str(before), "1"], []))
+    patch.setattr(
+        FilterVersions, "stored", lambda filter_versions, before: ([str(before), "1"], [])
+    )
 
 
 def images_are_taken_by_the_new_row(patch: pytest.MonkeyPatch) -> None:
@@ -160,7 +166,9 @@ def images_are_taken_by_the_new_row(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         read_sql,
         "images_sql",
-        lambda one, images, filter_versions: honest(one, images, replace(filter_versions, was=filter_versions.now)),
+        lambda one, images, filter_versions: honest(
+            one, images, replace(filter_versions, was=filter_versions.now)
+        ),
     )
 
 
@@ -178,7 +186,9 @@ def test_the_law_notices(law: Law, sabotage: Callable[[pytest.MonkeyPatch], None
     law.change(SETUP)
     # Where the bound goes to NULL and the rows stay, they are another table's.
     empties = CONTROLS[sabotage] == "DELETE FROM sales"
-    law.create("kept", f"SELECT id FROM shops WHERE id < {MEAN}" if empties else TABLES["above the mean"])
+    law.create(
+        "kept", f"SELECT id FROM shops WHERE id < {MEAN}" if empties else TABLES["above the mean"]
+    )
     law.change(CONTROLS[sabotage])
     with pytest.MonkeyPatch.context() as patch:
         sabotage(patch)

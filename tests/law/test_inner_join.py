@@ -1,6 +1,7 @@
 """Inner joins: rows that change on both sides at once meet once, and go without a trace.
 
-Most are bugs that other systems had, or that the law found in this one: the docstring or the key says which.
+Most are bugs that other systems had, or that the law found in this one: the docstring or the key
+says which.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ both = pytest.mark.parametrize("query", [PAIRS, BY_REGION], ids=["pairs", "group
 
 @both
 def test_rows_that_come_on_both_sides_of_a_join_meet_once(lawful: Lawful, query: str) -> None:
-    lawful(SHOP, query, "INSERT INTO customers VALUES (10, 'new', 1); INSERT INTO orders VALUES (100, 10, 5, 'open')")
+    lawful(
+        SHOP,
+        query,
+        "INSERT INTO customers VALUES (10, 'new', 1); INSERT INTO orders VALUES (100, 10, 5, 'open')",
+    )
 
 
 @both
@@ -44,7 +49,11 @@ def test_both_sides_of_a_pair_change_at_once(lawful: Lawful, query: str) -> None
 
 @both
 def test_an_update_changes_join_key_and_value_at_once(lawful: Lawful, query: str) -> None:
-    lawful(SHOP, query, "UPDATE orders SET customer = customer % 9 + 1, amount = -amount WHERE id <= 20")
+    lawful(
+        SHOP,
+        query,
+        "UPDATE orders SET customer = customer % 9 + 1, amount = -amount WHERE id <= 20",
+    )
 
 
 def test_the_other_side_moves_away_while_this_one_changes(lawful: Lawful) -> None:
@@ -149,7 +158,9 @@ def test_joins_of_two_tables_that_were_wrong_are_right(lawful: Lawful, bug: str)
         ("b.v = a.v", "UPDATE b SET v = 'abcdef' WHERE id = 1"),
     ],
 )
-def test_a_key_that_does_not_fit_the_other_sides_type_is_looked_up(lawful: Lawful, condition: str, change: str) -> None:
+def test_a_key_that_does_not_fit_the_other_sides_type_is_looked_up(
+    lawful: Lawful, condition: str, change: str
+) -> None:
     """It was cast to that type: an error, or another key."""
     lawful(
         TWO_TABLES,

@@ -1,4 +1,6 @@
-"""Columns of a null-extended side are NULL where that side has no match: `null_extended.sql`, through changes."""
+"""Columns of a null-extended side are NULL where that side has no match: `null_extended.sql`,
+through changes.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,19 @@ CHANGES = (
     "INSERT INTO t VALUES (5, 2, 'q', true); DELETE FROM t WHERE id = 1; INSERT INTO e VALUES (1, 1)",
     "DELETE FROM t WHERE id <> 5; UPDATE u SET t = 5; DELETE FROM e; INSERT INTO k VALUES (9, true, '{9}')",
 )
-QUERIES = dict(re.findall(r"-- name: (.+)\n((?:.+\n)+)", Path(__file__).with_name("null_extended.sql").read_text()))
+QUERIES = dict(
+    re.findall(
+        r"-- name: (.+)\n((?:.+\n)+)", Path(__file__).with_name("null_extended.sql").read_text()
+    )
+)
 
 
 def test_columns_of_a_null_extended_side_are_null_where_it_has_no_match(law: Law) -> None:
-    """A constant of that side named no table, so it was computed beside any and showed in every row.
+    """A constant of that side named no table, so it was computed beside any and showed in every
+    row.
 
-    `k LEFT JOIN (SELECT n, true AS hit FROM t) a` was true for every k; a FULL JOIN was refused by an inner error.
+    `k LEFT JOIN (SELECT n, true AS hit FROM t) a` was true for every k; a FULL JOIN was refused by
+    an inner error.
     """
     law.change(SETUP)
     law.holds_for(QUERIES, CHANGES)

@@ -18,7 +18,9 @@ outer = pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "FULL"])
 
 
 @outer
-def test_both_sides_of_an_outer_join_go_and_leave_no_padded_phantom(lawful: Lawful, kind: str) -> None:
+def test_both_sides_of_an_outer_join_go_and_leave_no_padded_phantom(
+    lawful: Lawful, kind: str
+) -> None:
     lawful(
         SHOP,
         OUTER.format(kind),
@@ -45,8 +47,12 @@ def test_a_padded_row_goes_when_a_partner_comes_and_comes_back_when_the_last_one
     )
 
 
-@pytest.mark.parametrize("measure", ["min(s.weight)", "max(s.weight)", "count(s.id)", "sum(o.amount)"])
-def test_extremes_over_two_chained_left_joins_enter_a_group_that_is_there(lawful: Lawful, measure: str) -> None:
+@pytest.mark.parametrize(
+    "measure", ["min(s.weight)", "max(s.weight)", "count(s.id)", "sum(o.amount)"]
+)
+def test_extremes_over_two_chained_left_joins_enter_a_group_that_is_there(
+    lawful: Lawful, measure: str
+) -> None:
     """#938: the new row of the second join was taken for a row of the first."""
     lawful(
         SHOP + "CREATE TABLE shipments (id int PRIMARY KEY, of_order int, weight int);"

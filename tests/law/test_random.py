@@ -3,12 +3,13 @@
     MILLSTREAM_TEST_LAW_SEED=7      another seed (or `random`); every failure prints the one it ran with
     MILLSTREAM_TEST_LAW_ROUNDS=20   more rounds; a round is a schema, some queries over it and some batches of changes
 
-One round of cased tables holds a hundred small databases side by side, told apart by `cid`; a refresh tries one query
-on all of them. A case is one query on one of those databases that a batch of changes has touched. `make soak` tries
-20,000 of them.
+One round of cased tables holds a hundred small databases side by side, told apart by `cid`; a
+refresh tries one query on all of them. A case is one query on one of those databases that a batch
+of changes has touched. `make soak` tries 20,000 of them.
 
-Besides the law itself, what follows from it: one large batch is many small ones, an UPDATE is a DELETE and an INSERT,
-columns that nobody reads and the order of FROM change nothing, a second refresh has nothing to do.
+Besides the law itself, what follows from it: one large batch is many small ones, an UPDATE is a
+DELETE and an INSERT, columns that nobody reads and the order of FROM change nothing, a second
+refresh has nothing to do.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ CASES, ROWS_PER_CASE, QUERIES, BATCHES = 150, 4, 5, 2
 # A soak is long enough for every construct to be met; a run of the suite is not.
 SOAK = 20
 
-# Ways of reading that small tables do not take by themselves: (rows of a lookup, pages the driver reads, inline keys).
+# Ways of reading that small tables do not take by themselves: (rows of a lookup, pages the driver
+# reads, inline keys).
 PATHS = {
     "lookups": (200_000, 1000, 5000),
     "keys in a table": (200_000, 1000, 0),
@@ -134,19 +136,27 @@ def settled(law: Law, names: list[str]) -> None:
 
 def filled(law: Law, dice: random.Random, *, cased: bool = True) -> RandomChanges:
     """Random tables with rows in them."""
-    changes = RandomChanges(law.conn, random_tables(dice, cased=cased), dice, cases=CASES if cased else 1)
+    changes = RandomChanges(
+        law.conn, random_tables(dice, cased=cased), dice, cases=CASES if cased else 1
+    )
     changes.create()
     changes.fill(ROWS_PER_CASE if cased else 9)
     return changes
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_random_queries_over_many_cases_equal_postgres(number: int, law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_queries_over_many_cases_equal_postgres(
+    number: int, law: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dice = random.Random(f"{SEED} cased {number}")
     changes = filled(law, dice)
     queries = kept(law, RandomQueries(changes.tables, dice), QUERIES)
     for batch in range(BATCHES):
-        take_path(law, dice.choice(["lookups", "keys in a table", "no lookups", "some lookups"]), monkeypatch)
+        take_path(
+            law,
+            dice.choice(["lookups", "keys in a table", "no lookups", "some lookups"]),
+            monkeypatch,
+        )
         touched = changes.batch()
         print(f"batch {batch}: {', '.join(changes.log)}")
         count(touched, law.refresh_all() if batch else law.refresh(*queries))
@@ -186,7 +196,11 @@ def test_random_queries_over_random_queries_equal_postgres(
         lower += [layer(law, queries, f"s_{level}_{n}") for n in range(2)]
     kept(law, RandomQueries([*changes.tables[:1], *lower], dice), QUERIES - 2)
     for batch in range(BATCHES):
-        take_path(law, dice.choice(["lookups", "keys in a table", "no lookups", "some lookups"]), monkeypatch)
+        take_path(
+            law,
+            dice.choice(["lookups", "keys in a table", "no lookups", "some lookups"]),
+            monkeypatch,
+        )
         touched = changes.batch()
         print(f"batch {batch}: {', '.join(changes.log)}")
         reports = law.ms.refresh_all()
@@ -197,7 +211,9 @@ def test_random_queries_over_random_queries_equal_postgres(
 
 @pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
 def test_random_null_extended_sides_equal_postgres(number: int, law: Law) -> None:
-    """Every query has a constant on the null-extended side of an outer join, in any form: there it may be NULL."""
+    """Every query has a constant on the null-extended side of an outer join, in any form: there it
+    may be NULL.
+    """
     dice = random.Random(f"{SEED} null-extended {number}")
     changes = filled(law, dice)
     queries = RandomQueries(changes.tables, dice)
@@ -206,7 +222,9 @@ def test_random_null_extended_sides_equal_postgres(number: int, law: Law) -> Non
 
 
 @pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
-def test_nothing_is_raised_for_random_rows_that_limit_or_a_filter_leaves_out(number: int, law: Law) -> None:
+def test_nothing_is_raised_for_random_rows_that_limit_or_a_filter_leaves_out(
+    number: int, law: Law
+) -> None:
     dice = random.Random(f"{SEED} left out {number}")
     changes = filled(law, dice)
     changes.strays()
@@ -237,7 +255,9 @@ def test_random_arithmetic_across_tables_equals_postgres(number: int, law: Law) 
 
 @pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
 def test_nothing_is_raised_for_random_rows_that_a_join_discards(number: int, law: Law) -> None:
-    """Every table has rows that no other table joins, and for which the expressions of the queries raise errors."""
+    """Every table has rows that no other table joins, and for which the expressions of the queries
+    raise errors.
+    """
     law.ms.app.witness = joining_by_hash(law)
     dice = random.Random(f"{SEED} discarded {number}")
     changes = filled(law, dice)
@@ -249,7 +269,9 @@ def test_nothing_is_raised_for_random_rows_that_a_join_discards(number: int, law
 
 
 def joining_by_hash(law: Law) -> Callable[[Cut, Job, RefreshReport], None]:
-    """The witness; in nested loops PostgreSQL itself may compute for rows that a join discards, as keys of a cache."""
+    """The witness; in nested loops PostgreSQL itself may compute for rows that a join discards, as
+    keys of a cache.
+    """
 
     def witness(now: Cut, job: Job, report: RefreshReport) -> None:
         now.conn.execute("SET LOCAL enable_nestloop = off")
@@ -267,7 +289,9 @@ def layer(law: Law, queries: RandomQueries, name: str) -> RandomTable:
 
 
 @pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
-def test_random_queries_without_cases_equal_postgres(number: int, law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_queries_without_cases_equal_postgres(
+    number: int, law: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Small tables that are one database: here whole tables become empty, and fill again."""
     dice = random.Random(f"{SEED} plain {number}")
     changes = filled(law, dice, cased=False)
@@ -276,7 +300,9 @@ def test_random_queries_without_cases_equal_postgres(number: int, law: Law, monk
         take_path(law, dice.choice(["lookups", "keys in a table", "no lookups"]), monkeypatch)
         touched = changes.batch()
         if batch == 0:
-            law.change(*(f"DELETE FROM {table.name}" for table in dice.sample(list(changes.tables), 2)))
+            law.change(
+                *(f"DELETE FROM {table.name}" for table in dice.sample(list(changes.tables), 2))
+            )
         count(touched, law.refresh(*queries))
     settled(law, list(queries))
 
@@ -316,7 +342,10 @@ def test_an_update_equals_a_delete_and_an_insert(law: Law) -> None:
 
 def twinned(query: Query) -> Query:
     """The same query over the twins, and over views of its own."""
-    setup, sql = ([_TABLE.sub(r"twin_\g<0>", text) for text in query.setup], _TABLE.sub(r"twin_\g<0>", query.sql))
+    setup, sql = (
+        [_TABLE.sub(r"twin_\g<0>", text) for text in query.setup],
+        _TABLE.sub(r"twin_\g<0>", query.sql),
+    )
     return Query(sql, tuple(setup), query.parts)
 
 
@@ -376,8 +405,12 @@ def test_scans_by_spark_tasks_give_the_same(law: Law, monkeypatch: pytest.Monkey
     assert tried["path scan"]
 
 
-def test_rows_that_come_and_go_in_parts_give_the_same(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where tables, and what is stored of a query's parts, are larger than the memory of Spark's driver."""
+def test_rows_that_come_and_go_in_parts_give_the_same(
+    law: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where tables, and what is stored of a query's parts, are larger than the memory of Spark's
+    driver.
+    """
     dice = random.Random(f"{SEED} parts")
     changes = filled(law, dice)
     take_path(law, "no lookups", monkeypatch)

@@ -1,7 +1,8 @@
-"""The law on random graphs: hundreds of changes to all that recursive queries read, each batch checked.
+"""The law on random graphs: hundreds of changes to all that recursive queries read, each batch
+checked.
 
-Edges come, go and are turned round, nodes get other parents, cycles open and close; often the same edge twice, and
-often a way is replaced by another in the same batch.
+Edges come, go and are turned round, nodes get other parents, cycles open and close; often the same
+edge twice, and often a way is replaced by another in the same batch.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def changed(dice: random.Random) -> str:
     """One change to a table, its place left to the dice."""
     one, other = dice.randint(1, NODES), dice.randint(1, NODES)
     kind, weight = dice.choice("xyz"), dice.choice(["0", "1", "2", "NULL"])
-    some = f"ctid = (SELECT ctid FROM edges ORDER BY (s * 7 + d * {one}) % 11, d, s, w, ctid LIMIT 1)"
+    some = (
+        f"ctid = (SELECT ctid FROM edges ORDER BY (s * 7 + d * {one}) % 11, d, s, w, ctid LIMIT 1)"
+    )
     return dice.choice(
         [
             f"INSERT INTO edges VALUES ({one}, {other}, {weight})",
@@ -76,5 +79,7 @@ def test_random_graphs(law: Law, seed: int) -> None:
         # Few changes show what many hide: every other batch is small.
         law.change(*(changed(dice) for _ in range(3 if batch % 2 else 40)))
         law.change(f"INSERT INTO edges VALUES ({batch % NODES + 1}, {NODES}, 1)")
-        law.change(f"DELETE FROM nodes WHERE id = 99; INSERT INTO nodes VALUES (99, {batch % NODES + 1}, 'x')")
+        law.change(
+            f"DELETE FROM nodes WHERE id = 99; INSERT INTO nodes VALUES (99, {batch % NODES + 1}, 'x')"
+        )
         law.refresh_all()

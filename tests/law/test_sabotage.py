@@ -1,8 +1,9 @@
 """Negative controls: break each rule on purpose, and the law must notice.
 
-A check that cannot fail proves nothing. All stream tables here are right, and one batch of changes waits; each test
-breaks one rule, refreshes a table that depends on it, and sees the refresh fail. A failed refresh is rolled back, so
-the next test finds everything as it was. At the end the same refreshes, unbroken, are right.
+A check that cannot fail proves nothing. All stream tables here are right, and one batch of changes
+waits; each test breaks one rule, refreshes a table that depends on it, and sees the refresh fail. A
+failed refresh is rolled back, so the next test finds everything as it was. At the end the same
+refreshes, unbroken, are right.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ CHANGES = (
     "DELETE FROM orders WHERE id IN (11, 12, 13)",
     "UPDATE orders SET note = 'z' WHERE id = 2",
     "UPDATE orders SET note = 'b' WHERE id = 2",
-    # The same in both parts of a union; a pair that never was, of the old amount and the new region.
+    # The same in both parts of a union; a pair that never was, of the old amount and the new
+    # region.
     "INSERT INTO orders VALUES (16, 77, 1.00, 1, 1.0, 'b')",
     "INSERT INTO visits VALUES (77, 'home', 1)",
     "UPDATE orders SET amount = 60 WHERE id = 15",
@@ -142,7 +144,9 @@ def rewritten(rule: type[Relation], change: Callable[[str], str]) -> Sabotage:
 
 @breaks("joined", "bag")
 def read_swaps_the_versions(patch: pytest.MonkeyPatch) -> None:
-    rewritten(Read, lambda s: s.replace("__before, __after", "__after AS __before, __before AS __after"))(patch)
+    rewritten(
+        Read, lambda s: s.replace("__before, __after", "__after AS __before, __before AS __after")
+    )(patch)
 
 
 @breaks("joined", "chain")
@@ -172,13 +176,17 @@ def project_forgets_multiplicities(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("joined", "totals", "chain")
 def inner_join_adds_instead_of_multiplying(patch: pytest.MonkeyPatch) -> None:
-    rewritten(Match, lambda s: s.replace("l.__before * r.__before", "l.__before + r.__before"))(patch)
+    rewritten(Match, lambda s: s.replace("l.__before * r.__before", "l.__before + r.__before"))(
+        patch
+    )
 
 
 @breaks("joined", "totals", "chain")
 def inner_join_mixes_the_versions(patch: pytest.MonkeyPatch) -> None:
     # The rule that counts a pair twice when both of its sides have changed.
-    rewritten(Match, lambda s: s.replace("l.__before * r.__before", "l.__before * r.__after"))(patch)
+    rewritten(Match, lambda s: s.replace("l.__before * r.__before", "l.__before * r.__after"))(
+        patch
+    )
 
 
 @breaks("joined", "chain")
@@ -254,7 +262,9 @@ def aggregate_does_not_see_an_extreme_go(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("extremes")
 def aggregate_takes_values_that_went(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aggregate, "_best", lambda one, sign: _best(one, "<> 0" if sign == "> 0" else sign))
+    patch.setattr(
+        aggregate, "_best", lambda one, sign: _best(one, "<> 0" if sign == "> 0" else sign)
+    )
 
 
 @breaks("extremes")
@@ -288,7 +298,9 @@ def restrict_loses_the_group_of_null(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("chain")
 def demand_leaves_the_last_message_out(patch: pytest.MonkeyPatch) -> None:
-    def fewer(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[KeyMessage]:
+    def fewer(
+        branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]
+    ) -> list[KeyMessage]:
         return messages(branch, holders, sizes)[:-1]
 
     patch.setattr(demand, "messages", fewer)
@@ -296,7 +308,9 @@ def demand_leaves_the_last_message_out(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("joined", "chain", "totals")
 def demand_asks_one_side_only(patch: pytest.MonkeyPatch) -> None:
-    def one_way(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[KeyMessage]:
+    def one_way(
+        branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]
+    ) -> list[KeyMessage]:
         return messages(branch, list(holders)[:1], sizes)
 
     patch.setattr(demand, "messages", one_way)
@@ -312,7 +326,9 @@ def demand_counts_rows_found_twice_twice(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("chain")
 def demand_forgets_rows_it_has_asked_for(patch: pytest.MonkeyPatch) -> None:
-    def new_ones_alone(holistic: InputRows, column: str, keys: pa.Table) -> tuple[list[pa.Table], pa.Table]:
+    def new_ones_alone(
+        holistic: InputRows, column: str, keys: pa.Table
+    ) -> tuple[list[pa.Table], pa.Table]:
         known, new = honest(holistic, column, keys)
         return [rows[:0] for rows in known], new
 
@@ -322,9 +338,13 @@ def demand_forgets_rows_it_has_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("extremes")
 def demand_reads_half_of_a_group(patch: pytest.MonkeyPatch) -> None:
-    def half(branch: Branch, first: dict[str, pa.Table], access: AccessPaths, *, before: int) -> dict[str, InputRows]:
+    def half(
+        branch: Branch, first: dict[str, pa.Table], access: AccessPaths, *, before: int
+    ) -> dict[str, InputRows]:
         # Images stay whole; of the rows of a group that is recomputed, half are lost.
-        rows = {name: table if before else table[: table.num_rows // 2] for name, table in first.items()}
+        rows = {
+            name: table if before else table[: table.num_rows // 2] for name, table in first.items()
+        }
         return read_demanded(branch, rows, access, before=before)
 
     patch.setattr(evaluate, "read_demanded", half)
@@ -336,7 +356,9 @@ CONTROLS = [(name, table) for name, (_, tables) in SABOTAGES.items() for table i
 
 
 @pytest.mark.parametrize(("sabotage", "table"), CONTROLS, ids=[" ".join(pair) for pair in CONTROLS])
-def test_the_law_notices(sabotage: str, table: str, changed: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_notices(
+    sabotage: str, table: str, changed: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
     SABOTAGES[sabotage][0](monkeypatch)
     assert changed.broken_by(table) is not None
 
@@ -347,5 +369,15 @@ def test_unbroken_the_same_refresh_is_right(name: str, changed: Law) -> None:
 
 
 def test_every_rule_is_sabotaged() -> None:
-    rules = {"read", "filter", "project", "inner", "union", "net", "aggregate", "restrict", "demand"}
+    rules = {
+        "read",
+        "filter",
+        "project",
+        "inner",
+        "union",
+        "net",
+        "aggregate",
+        "restrict",
+        "demand",
+    }
     assert rules == {name.split("_")[0] for name in SABOTAGES}

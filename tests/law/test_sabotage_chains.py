@@ -1,7 +1,9 @@
-"""Negative controls for outer joins, marks and chains of blocks: break each rule, and the law must notice.
+"""Negative controls for outer joins, marks and chains of blocks: break each rule, and the law must
+notice.
 
-Like `test_sabotage.py`: stream tables that are right, one batch of changes that waits, one broken rule per test. What
-is decided while planning is broken while a stream table is created: its first content is wrong, and it is not made.
+Like `test_sabotage.py`: stream tables that are right, one batch of changes that waits, one broken
+rule per test. What is decided while planning is broken while a stream table is created: its first
+content is wrong, and it is not made.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ TABLES = {
 }
 
 CHANGES = (
-    # One of two goes: the row around still meets the other. The last one goes, and a first one comes.
+    # One of two goes: the row around still meets the other. The last one goes, and a first one
+    # comes.
     "DELETE FROM orders WHERE id = 1",
     "DELETE FROM orders WHERE id = 3",
     "INSERT INTO orders VALUES (10, 4, 8, 'new')",
@@ -88,7 +91,8 @@ CHANGES = (
     "INSERT INTO customers VALUES (9, 'east', 1)",
     "UPDATE orders SET customer = 2 WHERE customer IS NULL",
     "INSERT INTO orders VALUES (12, 2, NULL, NULL)",
-    # Of the full join below the cross join only one side changes; of the other, only what is joined to it.
+    # Of the full join below the cross join only one side changes; of the other, only what is joined
+    # to it.
     "INSERT INTO rights VALUES (7, 'late')",
     "INSERT INTO more VALUES ('q')",
 )
@@ -179,7 +183,9 @@ def demand_does_not_complete(patch: pytest.MonkeyPatch) -> None:
 def sent(change: Callable[[KeyMessage], KeyMessage]) -> Sabotage:
     """Other messages."""
 
-    def wrong(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[KeyMessage]:
+    def wrong(
+        branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]
+    ) -> list[KeyMessage]:
         return [change(message) for message in messages(branch, holders, sizes)]
 
     return lambda patch: patch.setattr(demand, "messages", wrong)
@@ -231,14 +237,20 @@ def images_of_what_is_are_lost(patch: pytest.MonkeyPatch) -> None:
 @breaks("nested")
 def images_that_differ_are_taken_for_equal(patch: pytest.MonkeyPatch) -> None:
     honest = state.unchanged_sql
-    patch.setattr(state, "unchanged_sql", lambda block, names: honest(block, names).split(" AND min(")[0] + ")")
+    patch.setattr(
+        state,
+        "unchanged_sql",
+        lambda block, names: honest(block, names).split(" AND min(")[0] + ")",
+    )
 
 
 CONTROLS = [(name, table) for name, (_, tables) in SABOTAGES.items() for table in tables]
 
 
 @pytest.mark.parametrize(("sabotage", "table"), CONTROLS, ids=[" ".join(pair) for pair in CONTROLS])
-def test_the_law_notices(sabotage: str, table: str, changed: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_notices(
+    sabotage: str, table: str, changed: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
     SABOTAGES[sabotage][0](monkeypatch)
     assert changed.broken_by(table) is not None
 
@@ -375,7 +387,9 @@ def test_the_law_notices_a_wrong_plan(sabotage: Sabotage, changed: Law) -> None:
     assert not refused_or_wrong(changed, PLANS[sabotage])
 
 
-def test_what_cancels_leads_nowhere_unless_images_are_not_netted(changed: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cancels_leads_nowhere_unless_images_are_not_netted(
+    changed: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Netting saves reading: what was changed and is as it was asks for nothing."""
     changed.create("netted", TABLES["left"])
 

@@ -1,6 +1,7 @@
 """Negative controls for recursion: leave a step out, and the law must notice.
 
-Like `test_sabotage.py`: stream tables that are right, one batch of changes that waits, one broken rule per test.
+Like `test_sabotage.py`: stream tables that are right, one batch of changes that waits, one broken
+rule per test.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def what_is_new_leads_nowhere(patch: pytest.MonkeyPatch) -> None:
 def levels_forget_the_changes_themselves(patch: pytest.MonkeyPatch) -> None:
     honest = recursion.level_sql
     patch.setattr(
-        recursion, "level_sql", lambda block, names, level: honest(block, names, level).replace("IN (0, ", "IN (")
+        recursion,
+        "level_sql",
+        lambda block, names, level: honest(block, names, level).replace("IN (0, ", "IN ("),
     )
 
 
@@ -94,7 +97,9 @@ def test_the_law_notices(
     assert changed.broken_by(SABOTAGES[sabotage]) is not None
 
 
-def test_the_law_notices_that_levels_do_not_lead_on(changed: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_notices_that_levels_do_not_lead_on(
+    changed: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
     what_is_new_leads_nowhere(monkeypatch)
     assert changed.broken_by("all") is not None
 

@@ -38,7 +38,9 @@ def a_cycle_leads_on(patch: pytest.MonkeyPatch) -> None:
 def the_way_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     honest = search_cycle._arrays
     patch.setattr(
-        search_cycle, "_arrays", lambda path, by: [replace(one, step=_last(one.step)) for one in honest(path, by)]
+        search_cycle,
+        "_arrays",
+        lambda path, by: [replace(one, step=_last(one.step)) for one in honest(path, by)],
     )
 
 
@@ -57,7 +59,9 @@ def steps_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         search_cycle,
         "_breadth",
-        lambda seq, by: [replace(one, step=one.step.replace(" + 1", "")) for one in honest(seq, by)],
+        lambda seq, by: [
+            replace(one, step=one.step.replace(" + 1", "")) for one in honest(seq, by)
+        ],
     )
 
 

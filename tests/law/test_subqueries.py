@@ -13,7 +13,9 @@ from millstream.errors import MillstreamError
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("where", ["", " WHERE o.status IS DISTINCT FROM c.region"], ids=["alone", "tied"])
+@pytest.mark.parametrize(
+    "where", ["", " WHERE o.status IS DISTINCT FROM c.region"], ids=["alone", "tied"]
+)
 def test_not_in_with_nulls_about_is_no_anti_join(lawful: Lawful, where: str) -> None:
     lawful(
         SHOP,
@@ -90,7 +92,9 @@ ARRAYS = """
 
 
 def test_a_key_that_is_any_of_several_is_not_one_row(law: Law) -> None:
-    """It was taken for an equality, and the subquery for one of one row at most: each row stood there twice."""
+    """It was taken for an equality, and the subquery for one of one row at most: each row stood
+    there twice.
+    """
     law.change(ARRAYS)
     law.create("kept", "SELECT t.id, (SELECT u.b FROM u WHERE u.id IN (1, 99)) AS b FROM t")
     law.change("INSERT INTO u VALUES (99, 1, 1)")

@@ -1,4 +1,6 @@
-"""Windows and limits: rows change their partition, and the next row takes the place of one that goes."""
+"""Windows and limits: rows change their partition, and the next row takes the place of one that
+goes.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,13 @@ for name in ALL:
 def passed(armed: str | None) -> subprocess.CompletedProcess[str]:
     """Another process that passes every failpoint, and prints each before it does."""
     environment = {**os.environ, **({VARIABLE: armed} if armed else {})}
-    return subprocess.run([sys.executable, "-c", PASSING], env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", PASSING],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_unarmed_they_are_passed() -> None:
@@ -38,7 +44,9 @@ def test_the_armed_one_kills_and_those_before_it_do_not(armed: str) -> None:
     assert done.stdout.split()[-1] == armed
 
 
-def test_an_unknown_name_is_an_error_in_the_code_and_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_name_is_an_error_in_the_code_and_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(ValueError, match="unknown failpoint 'tea_made'"):
         failpoint("tea_made")
     monkeypatch.setenv(VARIABLE, "tea_made")

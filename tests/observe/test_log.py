@@ -26,7 +26,11 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 def test_an_event_prints_with_its_fields(stream: io.StringIO) -> None:
     log.show(stream=stream)
     log.info("refreshed", table="totals", rows=3, reason="two words", nothing="")
-    assert stream.getvalue().rstrip().endswith('INFO refreshed table=totals rows=3 reason="two words" nothing=""')
+    assert (
+        stream.getvalue()
+        .rstrip()
+        .endswith('INFO refreshed table=totals rows=3 reason="two words" nothing=""')
+    )
 
 
 def test_a_percent_sign_in_an_event_is_no_format(stream: io.StringIO) -> None:
@@ -52,7 +56,9 @@ def test_as_json_each_line_is_an_object(stream: io.StringIO) -> None:
     assert event["fields"] == {"table": "tötals", "rows": 3, "level": "mine"}
 
 
-def test_a_program_that_embeds_us_finds_the_fields_in_the_record(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_program_that_embeds_us_finds_the_fields_in_the_record(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.INFO, logger="millstream"):
         log.info("refreshed", rows=3)
     record = caplog.records[0]

@@ -31,7 +31,9 @@ from millstream.testing.waiting import wait_until
 
 
 @pytest.mark.parametrize(("given", "ours"), [("4", "1.1"), ("1.1", "1.1"), ("1", "1")])
-def test_our_sessions_read_pages_in_any_order_and_compile_no_statement(database: str, given: str, ours: str) -> None:
+def test_our_sessions_read_pages_in_any_order_and_compile_no_statement(
+    database: str, given: str, ours: str
+) -> None:
     with psycopg.connect(database, autocommit=True) as conn:
         conn.execute(f"ALTER DATABASE {conn.info.dbname} SET random_page_cost = {given}".encode())
         conn.execute(f"ALTER DATABASE {conn.info.dbname} SET jit = on".encode())
@@ -123,7 +125,9 @@ def test_no_setting_of_a_role_changes_or_ends_our_sessions(
         # Every table is scanned by Spark's tasks, each in a session of its own.
         monkeypatch.setattr(access_paths, "SMALL_PAGES", -1)
         try:
-            with millstream.connect(dsn, spark=spark, settings=Settings(heartbeat_interval="100ms")) as ms:
+            with millstream.connect(
+                dsn, spark=spark, settings=Settings(heartbeat_interval="100ms")
+            ) as ms:
                 _exact_by_trigger_and_log(ms, admin)
         finally:
             admin.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())
@@ -131,7 +135,9 @@ def test_no_setting_of_a_role_changes_or_ends_our_sessions(
 
 def _exact_by_trigger_and_log(ms: Millstream, admin: Connection) -> None:
     for name, query in QUERIES.items():
-        ms.create_stream_table(f"public.{name}_st", query, schedule="continuous", refresh_mode="DIFFERENTIAL")
+        ms.create_stream_table(
+            f"public.{name}_st", query, schedule="continuous", refresh_mode="DIFFERENTIAL"
+        )
     deadline = time.monotonic() + 60
     while "WAL" not in {source.mode for source in sources.every(ms.app.conn)}:
         assert time.monotonic() < deadline, sources.every(ms.app.conn)
@@ -165,11 +171,17 @@ with connect(sys.argv[1], application_name="sleeper") as conn, conn.transaction(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the server cannot look for its client there")
-def test_the_locks_of_a_client_that_was_killed_in_a_long_statement_go(database: str, conn: Connection) -> None:
-    """The server noticed when the statement had ended: the locks were held for as long as a query took."""
+def test_the_locks_of_a_client_that_was_killed_in_a_long_statement_go(
+    database: str, conn: Connection
+) -> None:
+    """The server noticed when the statement had ended: the locks were held for as long as a query
+    took.
+    """
     conn.execute("CREATE TABLE t (id int); INSERT INTO t VALUES (1)")
     asleep = "SELECT pid FROM pg_stat_activity WHERE application_name = 'sleeper' AND wait_event = 'PgSleep'"
-    with subprocess.Popen([sys.executable, "-c", SLEEPING, database], stdout=subprocess.PIPE) as client:
+    with subprocess.Popen(
+        [sys.executable, "-c", SLEEPING, database], stdout=subprocess.PIPE
+    ) as client:
         assert client.stdout is not None
         assert client.stdout.readline() == b"locked\n"
         assert wait_until(lambda: conn.execute(asleep).fetchall(), seconds=90)
@@ -210,11 +222,17 @@ def test_functions_of_others_with_the_servers_names_are_not_called_by_us(
     database: str, spark: SparkSession, writer: psycopg.Connection
 ) -> None:
     """Our sessions had the user's search_path, and called them."""
-    writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v int, w text); CREATE TABLE u (g int PRIMARY KEY)")
-    writer.execute("INSERT INTO t SELECT i, i % 3, i, i FROM generate_series(1, 9) AS i; INSERT INTO u VALUES (1), (2)")
+    writer.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, g int, v int, w text); CREATE TABLE u (g int PRIMARY KEY)"
+    )
+    writer.execute(
+        "INSERT INTO t SELECT i, i % 3, i, i FROM generate_series(1, 9) AS i; INSERT INTO u VALUES (1), (2)"
+    )
     writer.execute(TRAPS)
     query = "SELECT t.g, sum(t.v) AS s, max(t.w) AS m FROM t JOIN u ON u.g = t.g GROUP BY t.g"
-    with millstream.connect(make_conninfo(database, options="-csearch_path=public,pg_catalog"), spark=spark) as ms:
+    with millstream.connect(
+        make_conninfo(database, options="-csearch_path=public,pg_catalog"), spark=spark
+    ) as ms:
         ms.create_stream_table("st", query)
         writer.execute("UPDATE t SET v = v + 1 WHERE id IN (1, 2); DELETE FROM t WHERE id = 8")
         assert ms.refresh("st").action == "DIFFERENTIAL"
@@ -256,7 +274,9 @@ def test_a_dsn_that_is_none_is_refused() -> None:
         millstream.connect("this is not a dsn")
 
 
-def test_a_server_of_another_version_is_refused(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_of_another_version_is_refused(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "OLDEST", 99)
     monkeypatch.setattr(connection, "NEWEST", 99)
     with pytest.raises(WrongVersion) as caught:

@@ -38,7 +38,9 @@ def test_an_error_before_the_first_row_leaves_the_connection(conn: Connection) -
 
 def test_an_error_amid_the_rows_is_the_servers_and_leaves_the_connection(conn: Connection) -> None:
     with pytest.raises(psycopg.errors.DivisionByZero):
-        copy.fetch(conn, f"SELECT 1 / (n - {MANY}), 'x' FROM generate_series(1, {MANY}) AS n", NUMBERS)
+        copy.fetch(
+            conn, f"SELECT 1 / (n - {MANY}), 'x' FROM generate_series(1, {MANY}) AS n", NUMBERS
+        )
     assert conn.execute("SELECT 1").fetchall() == [(1,)]
 
 
@@ -81,7 +83,9 @@ def test_a_session_that_is_ended_amid_the_rows_is_lost(conn: Connection, databas
 
 
 @pytest.mark.parametrize(("number", "files"), [(0, False), (10, False), (5_000, True)])
-def test_rows_fetched_in_parts_are_the_same_rows(conn: Connection, number: int, files: bool) -> None:
+def test_rows_fetched_in_parts_are_the_same_rows(
+    conn: Connection, number: int, files: bool
+) -> None:
     query = f"SELECT n, repeat('w\n\"', n % 5) FROM generate_series(1, {number}) AS n"
     parts = copy.fetch_parts(conn, query, NUMBERS, 10_000)
     assert parts.is_one is not files
@@ -91,7 +95,9 @@ def test_rows_fetched_in_parts_are_the_same_rows(conn: Connection, number: int, 
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_connection(conn: Connection) -> None:
-    """The session was ended amid the rows, and with it the transaction in which other stream tables were refreshed."""
+    """The session was ended amid the rows, and with it the transaction in which other stream tables
+    were refreshed.
+    """
     query = "SELECT n, repeat('w', 100) FROM generate_series(1, 50000) AS n"
     with conn.transaction():
         with files_of_at_most(100_000), pytest.raises(OSError, match="too large"):
@@ -108,9 +114,13 @@ def test_tables_that_follow_each_other_are_sent_as_one(conn: Connection) -> None
 
 
 @pytest.mark.spark
-def test_a_mark_at_the_beginning_of_the_first_text_is_kept(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_mark_at_the_beginning_of_the_first_text_is_kept(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     """It was taken for the byte-order mark of the stream, and lost."""
-    writer.execute("CREATE TABLE t (note text, id int); INSERT INTO t VALUES (U&'\\FEFFfirst', 1), ('', 2), (NULL, 3)")
+    writer.execute(
+        "CREATE TABLE t (note text, id int); INSERT INTO t VALUES (U&'\\FEFFfirst', 1), ('', 2), (NULL, 3)"
+    )
     ms.create_stream_table("st", "SELECT note, id FROM t")
     oracle.check(ms.app.conn, "SELECT note, id FROM t", "st")
     writer.execute("INSERT INTO t VALUES (U&'\\FEFFsecond', 4)")

@@ -18,7 +18,9 @@ def test_every_code_that_the_driver_knows_is_told_apart() -> None:
     known = {
         code
         for one in vars(psycopg.errors).values()
-        if isinstance(one, type) and issubclass(one, psycopg.Error) and (code := getattr(one, "sqlstate", None))
+        if isinstance(one, type)
+        and issubclass(one, psycopg.Error)
+        and (code := getattr(one, "sqlstate", None))
     }
     assert len(known) > 200
     for code in known:
@@ -51,7 +53,9 @@ def test_what_lacks_is_told_with_what_to_do(code: str, kind: type[Exception], wo
 
 @pytest.mark.parametrize("words", failures.OF_SPARK)
 def test_what_spark_says_of_a_machine_in_trouble_passes(words: str) -> None:
-    error = failures.failure_in_spark("st", f"Job aborted: java.io.IOException: {words} at x.y.z", "/scratch")
+    error = failures.failure_in_spark(
+        "st", f"Job aborted: java.io.IOException: {words} at x.y.z", "/scratch"
+    )
     assert isinstance(error, ServerTrouble)
     assert ("/scratch" in error.hint) == ("disk" in error.message)
 

@@ -1,4 +1,6 @@
-"""Whatever commits something holds the fence of its session: a process that leads no more changes nothing."""
+"""Whatever commits something holds the fence of its session: a process that leads no more changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from millstream.postgres.connection import Connection, connect
 from millstream.postgres.table_locks import read_committed
 
 
-def test_a_session_has_at_most_one_fence_and_keeps_it_to_itself(conn: Connection, database: str) -> None:
+def test_a_session_has_at_most_one_fence_and_keeps_it_to_itself(
+    conn: Connection, database: str
+) -> None:
     held = list[str]()
     fence.put(conn, lambda held_in: held.append("first"))
     fence.put(conn, lambda held_in: held.append("second"))
@@ -34,7 +38,9 @@ def test_a_session_has_at_most_one_fence_and_keeps_it_to_itself(conn: Connection
     assert held == ["second", "work", "second"]
 
 
-def test_a_former_leader_changes_neither_capture_nor_what_is_recorded(database: str, conn: Connection) -> None:
+def test_a_former_leader_changes_neither_capture_nor_what_is_recorded(
+    database: str, conn: Connection
+) -> None:
     """Its sessions are ended by the new leader, but one statement may already be on its way."""
     conn.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
     with millstream.connect(database) as ms:
@@ -48,7 +54,9 @@ def test_a_former_leader_changes_neither_capture_nor_what_is_recorded(database: 
         leadership.take_over(conn, uuid4())
         former.forget(former.named("st").id)
         attempts: dict[str, Callable[[], object]] = {
-            "install": lambda: triggers.install(former.conn, relations.table(former.conn, _oid(conn, "u")), ["id"]),
+            "install": lambda: triggers.install(
+                former.conn, relations.table(former.conn, _oid(conn, "u")), ["id"]
+            ),
             "remove": lambda: triggers.remove(former.conn, source.relid),
             "begin a transition": lambda: cutover.begin(former.conn, source.relid),
             "drop the slot": lambda: slot.drop(former.conn, "millstream_x"),

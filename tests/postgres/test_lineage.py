@@ -21,8 +21,12 @@ def printed(conn: Connection, view: str) -> set[str]:
     """Every link as text."""
     oid = conn.execute("SELECT %s::regclass::oid", (view,)).fetchall()[0][0]
     found = lineage.of(conn, oid)
-    names = lineage.names(conn, {found.root, *found.links, *(one for read in found.links.values() for one in read)})
-    return {f"{names[reader]} -> {names[one]}" for reader, read in found.links.items() for one in read}
+    names = lineage.names(
+        conn, {found.root, *found.links, *(one for read in found.links.values() for one in read)}
+    )
+    return {
+        f"{names[reader]} -> {names[one]}" for reader, read in found.links.items() for one in read
+    }
 
 
 def test_a_view_is_followed_through_views_functions_and_children(conn: Connection) -> None:
@@ -40,6 +44,11 @@ def test_a_view_is_followed_through_views_functions_and_children(conn: Connectio
 
 
 def test_views_that_read_each_other_end(conn: Connection) -> None:
-    conn.execute("CREATE VIEW public.a AS SELECT 1 AS id; CREATE VIEW public.b AS SELECT id FROM public.a")
+    conn.execute(
+        "CREATE VIEW public.a AS SELECT 1 AS id; CREATE VIEW public.b AS SELECT id FROM public.a"
+    )
     conn.execute("CREATE OR REPLACE VIEW public.a AS SELECT id FROM public.b")
-    assert printed(conn, "public.a") == {"view public.a -> view public.b", "view public.b -> view public.a"}
+    assert printed(conn, "public.a") == {
+        "view public.a -> view public.b",
+        "view public.b -> view public.a",
+    }

@@ -18,7 +18,9 @@ def test_the_room_is_a_share_of_what_others_have_left() -> None:
 
 @pytest.mark.parametrize("locks", [1, 3200, 3201, 50_000])
 @pytest.mark.parametrize("held", [0, 700])
-def test_with_the_setting_that_is_named_there_is_room_and_with_one_less_there_is_not(locks: int, held: int) -> None:
+def test_with_the_setting_that_is_named_there_is_room_and_with_one_less_there_is_not(
+    locks: int, held: int
+) -> None:
     table = LockTable(64, 100, held)
     setting = table.setting_for(locks, 0.5)
     assert LockTable(setting, 100, held).room(0.5) >= locks
@@ -33,7 +35,9 @@ def test_locks_of_other_sessions_are_counted(conn: Connection, writer: psycopg.C
 
 
 def test_a_table_takes_a_lock_for_itself_and_for_each_index(conn: Connection) -> None:
-    conn.execute("CREATE TABLE bare (id int); CREATE TABLE indexed (id int PRIMARY KEY, v int UNIQUE)")
+    conn.execute(
+        "CREATE TABLE bare (id int); CREATE TABLE indexed (id int PRIMARY KEY, v int UNIQUE)"
+    )
     conn.execute("CREATE TABLE long (v text)")
     found = lock_table.weights(conn, [], ["public.bare", "public.indexed", "public.long"])
     assert found["public.bare"] < found["public.indexed"]

@@ -13,7 +13,10 @@ from millstream.postgres.connection import Connection
 
 def heard(conn: Connection, number: int) -> list[tuple[str, dict[str, Any]]]:  # Any: JSON
     """Return the next notifications: channel and payload."""
-    return [(one.channel, json.loads(one.payload)) for one in conn.notifies(timeout=60, stop_after=number)]
+    return [
+        (one.channel, json.loads(one.payload))
+        for one in conn.notifies(timeout=60, stop_after=number)
+    ]
 
 
 def test_a_transition_names_the_source_and_both_modes(conn: Connection) -> None:
@@ -40,9 +43,13 @@ def test_the_texts_of_an_error_are_not_sent_to_whoever_listens(conn: Connection)
 def test_many_alerts_are_all_sent_in_order_and_the_log_counts_those_beyond_the_first(
     conn: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The flood: a thousand stream tables that became stale at once wrote a thousand lines into the log."""
+    """The flood: a thousand stream tables that became stale at once wrote a thousand lines into the
+    log.
+    """
     conn.execute("LISTEN millstream_alert")
-    notifications.alert_all(conn, "stale", [{"stream_table": f"t{number}"} for number in range(1000)])
+    notifications.alert_all(
+        conn, "stale", [{"stream_table": f"t{number}"} for number in range(1000)]
+    )
     sent = [payload["stream_table"] for _, payload in heard(conn, 1000)]
     assert sent == [f"t{number}" for number in range(1000)]
     events = [record.getMessage() for record in caplog.records]
@@ -61,14 +68,22 @@ def test_many_alerts_are_all_sent_in_order_and_the_log_counts_those_beyond_the_f
     ],
 )
 def test_a_payload_that_is_too_long_is_shortened_and_stays_json(detail: object) -> None:
-    text = notifications.encode({"alert": "refresh_failed", "stream_table": "public.t", "detail": detail})
+    text = notifications.encode(
+        {"alert": "refresh_failed", "stream_table": "public.t", "detail": detail}
+    )
     assert len(text.encode()) <= notifications.LONGEST
     payload = json.loads(text)
-    assert (payload["alert"], payload["stream_table"], payload["shortened"]) == ("refresh_failed", "public.t", True)
+    assert (payload["alert"], payload["stream_table"], payload["shortened"]) == (
+        "refresh_failed",
+        "public.t",
+        True,
+    )
     assert payload["detail"]
 
 
-def test_a_payload_of_the_greatest_length_is_sent_as_it_is_by_a_real_server(conn: Connection) -> None:
+def test_a_payload_of_the_greatest_length_is_sent_as_it_is_by_a_real_server(
+    conn: Connection,
+) -> None:
     conn.execute("LISTEN millstream_alert")
     facts = {"alert": "stale", "reason": ""}
     facts["reason"] = "x" * (notifications.LONGEST - len(json.dumps(facts)))
@@ -84,7 +99,9 @@ def test_an_alert_is_part_of_the_transaction_that_it_tells_of(conn: Connection) 
     with conn.transaction(force_rollback=True):
         notifications.alert(conn, "auto_suspended", stream_table="public.t")
     notifications.alert(conn, "resumed", stream_table="public.t")
-    assert [json.loads(one.payload)["alert"] for one in conn.notifies(timeout=60, stop_after=1)] == ["resumed"]
+    assert [
+        json.loads(one.payload)["alert"] for one in conn.notifies(timeout=60, stop_after=1)
+    ] == ["resumed"]
 
 
 def test_every_kind_of_alert_is_a_name() -> None:

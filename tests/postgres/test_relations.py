@@ -1,4 +1,6 @@
-"""Tables, keys, members and types, as PostgreSQL itself has them; and which relations can be sources."""
+"""Tables, keys, members and types, as PostgreSQL itself has them; and which relations can be
+sources.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def type_of(conn: Connection, declared: str) -> PgType:
 
 
 def test_a_table_is_read_with_its_columns_in_order(conn: Connection) -> None:
-    conn.execute('CREATE SCHEMA "S"; CREATE TABLE "S"."T" (a int, gone int, "B b" text NOT NULL, c numeric(5,1))')
+    conn.execute(
+        'CREATE SCHEMA "S"; CREATE TABLE "S"."T" (a int, gone int, "B b" text NOT NULL, c numeric(5,1))'
+    )
     conn.execute('ALTER TABLE "S"."T" DROP COLUMN gone')
     table = relations.table(conn, oid_of(conn, '"S"."T"'))
     assert table.relation == '"S"."T"'
@@ -69,7 +73,9 @@ KEYS = {
 
 
 @pytest.mark.parametrize(("ddl", "key"), KEYS.values(), ids=KEYS.keys())
-def test_the_key_tells_every_row_from_every_other(conn: Connection, ddl: str, key: tuple[str, ...]) -> None:
+def test_the_key_tells_every_row_from_every_other(
+    conn: Connection, ddl: str, key: tuple[str, ...]
+) -> None:
     conn.execute(ddl)
     assert relations.table(conn, oid_of(conn, "t")).key == key
 
@@ -147,7 +153,12 @@ def test_types_are_named_alike_under_any_search_path(conn: Connection, search_pa
 def test_domains_carry_what_lies_underneath(conn: Connection) -> None:
     conn.execute(DEFINITIONS)
     price, moods = type_of(conn, "shop.price"), type_of(conn, "shop.moods")
-    assert (price.name, price.base, price.precision, price.scale) == ("shop.price", "numeric", 12, 2)
+    assert (price.name, price.base, price.precision, price.scale) == (
+        "shop.price",
+        "numeric",
+        12,
+        2,
+    )
     assert (moods.base, moods.kind, moods.element) == ("_mood", "array", "mood")
 
 
@@ -156,7 +167,9 @@ def test_domains_carry_what_lies_underneath(conn: Connection) -> None:
     [("numeric", None, None), ("numeric(5)", 5, 0), ("numeric(12,2)", 12, 2), ("numeric(1000,0)", 1000, 0),
      ("numeric(3,-2)", 3, -2), ("numeric(3,5)", 3, 5), ("numeric(10,2)[]", 10, 2), ("varchar(5)", None, None)],
 )  # fmt: skip
-def test_numeric_tells_its_digits(conn: Connection, declared: str, precision: int | None, scale: int | None) -> None:
+def test_numeric_tells_its_digits(
+    conn: Connection, declared: str, precision: int | None, scale: int | None
+) -> None:
     found = type_of(conn, declared)
     assert (found.precision, found.scale) == (precision, scale)
 
@@ -170,7 +183,9 @@ COMPARABLE = {
 
 
 @pytest.mark.parametrize(("declared", "comparable"), COMPARABLE.items(), ids=COMPARABLE.keys())
-def test_comparable_is_what_group_by_says(conn: Connection, declared: str, comparable: bool) -> None:
+def test_comparable_is_what_group_by_says(
+    conn: Connection, declared: str, comparable: bool
+) -> None:
     conn.execute(DEFINITIONS)
     assert type_of(conn, declared).comparable is comparable
     query = "SELECT v FROM typed GROUP BY v"
@@ -189,9 +204,13 @@ def test_comparable_is_what_group_by_says(conn: Connection, declared: str, compa
 )  # fmt: skip
 def test_the_class_of_a_collation(conn: Connection, declared: str, collation: str) -> None:
     if "icu" in declared or '"ci"' in declared:
-        if conn.execute("SELECT count(*) FROM pg_collation WHERE collname = 'en-x-icu'").fetchall() == [(0,)]:
+        if conn.execute(
+            "SELECT count(*) FROM pg_collation WHERE collname = 'en-x-icu'"
+        ).fetchall() == [(0,)]:
             pytest.skip("this server was built without ICU")
-        conn.execute("CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        conn.execute(
+            "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        )
     assert type_of(conn, declared).collation == collation
 
 
@@ -228,12 +247,18 @@ REFUSED = {
         "t",
         'child "public"."f" cannot be captured',
     ),
-    "unlogged child": ("CREATE TABLE t (a int); CREATE UNLOGGED TABLE u () INHERITS (t)", "t", "unlogged"),
+    "unlogged child": (
+        "CREATE TABLE t (a int); CREATE UNLOGGED TABLE u () INHERITS (t)",
+        "t",
+        "unlogged",
+    ),
 }
 
 
 @pytest.mark.parametrize(("ddl", "name", "reason"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_captured_is_refused_with_the_reason(conn: Connection, ddl: str, name: str, reason: str) -> None:
+def test_what_cannot_be_captured_is_refused_with_the_reason(
+    conn: Connection, ddl: str, name: str, reason: str
+) -> None:
     install.install(conn)
     conn.execute(ddl or "SELECT 1")
     with pytest.raises(BadSource, match="cannot be a source") as raised:
@@ -265,7 +290,9 @@ def plain(conn: Connection, database: str) -> Iterator[Connection]:
     conn.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
 
 
-def test_a_table_of_another_role_is_refused_with_the_grant(conn: Connection, plain: Connection) -> None:
+def test_a_table_of_another_role_is_refused_with_the_grant(
+    conn: Connection, plain: Connection
+) -> None:
     conn.execute(f"CREATE TABLE public.t (a int); GRANT ALL ON public.t TO {plain.info.user}")
     with pytest.raises(NoRights) as raised:
         relations.check_source(plain, oid_of(conn, "public.t"))
@@ -274,7 +301,9 @@ def test_a_table_of_another_role_is_refused_with_the_grant(conn: Connection, pla
 
 
 def test_a_partition_of_another_role_is_refused(conn: Connection, plain: Connection) -> None:
-    plain.execute("CREATE TABLE t (a int) PARTITION BY RANGE (a); CREATE TABLE u PARTITION OF t DEFAULT")
+    plain.execute(
+        "CREATE TABLE t (a int) PARTITION BY RANGE (a); CREATE TABLE u PARTITION OF t DEFAULT"
+    )
     conn.execute(f"ALTER TABLE {plain.info.user}.u OWNER TO tester")
     with pytest.raises(NoRights, match='"u"'):
         relations.check_source(plain, oid_of(plain, "t"))

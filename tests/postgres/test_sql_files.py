@@ -16,7 +16,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     name = "package_with_sql"
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").touch()
-    (tmp_path / name / "two.sql").write_text("-- first --\n-- A comment.\nSELECT 1;\n\n-- second --\nSELECT 2;\n")
+    (tmp_path / name / "two.sql").write_text(
+        "-- first --\n-- A comment.\nSELECT 1;\n\n-- second --\nSELECT 2;\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     import_module(name)
     load.cache_clear()

@@ -1,7 +1,8 @@
 """Which stream tables share a cut: whole graphs, as many as the server's lock table has room for.
 
-With everything that is due in one transaction, some 200 stream tables that changed together took all of the server's
-locks: nothing was refreshed any more, and statements of the application failed too.
+With everything that is due in one transaction, some 200 stream tables that changed together took
+all of the server's locks: nothing was refreshed any more, and statements of the application failed
+too.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def ids(found: Sequence[Graph]) -> list[list[int]]:
     return [[one.table.id for one in graph] for graph in found]
 
 
-def test_stream_tables_that_read_each_other_are_one_graph_and_a_shared_source_ties_nothing() -> None:
+def test_stream_tables_that_read_each_other_are_one_graph_and_a_shared_source_ties_nothing() -> (
+    None
+):
     # A diamond 1 -> 2, 3 -> 4; a chain 5 -> 6; 7 reads the same source as 1.
     jobs = [job(1), job(2, [1]), job(3, [1]), job(4, [2, 3]), job(5), job(6, [5]), job(7)]
     assert sorted(ids(graphs(jobs))) == [[1, 2, 3, 4], [5, 6], [7]]
@@ -74,12 +77,18 @@ def test_what_two_stream_tables_lock_counts_once() -> None:
     assert [ids(cut) for cut in chosen.cuts] == [[[1], [2], [3], [4]]]
 
 
-def test_a_graph_that_does_not_fit_is_left_out_and_a_single_stream_table_is_left_to_the_server() -> None:
-    footprints = {number: Footprint({number: 10}) for number in range(1, 5)} | {5: Footprint({5: 100})}
+def test_a_graph_that_does_not_fit_is_left_out_and_a_single_stream_table_is_left_to_the_server() -> (
+    None
+):
+    footprints = {number: Footprint({number: 10}) for number in range(1, 5)} | {
+        5: Footprint({5: 100})
+    }
     found: list[Graph] = [[job(1), job(2), job(3)], [job(4)], [job(5)]]
     chosen = batches(found, footprints, LOCKS_PER_CUT + 20)
     assert [ids(cut) for cut in chosen.cuts] == [[[4]], [[5]]]
-    assert [(ids([graph]), locks) for graph, locks in chosen.too_large] == [([[1, 2, 3]], LOCKS_PER_CUT + 30)]
+    assert [(ids([graph]), locks) for graph, locks in chosen.too_large] == [
+        ([[1, 2, 3]], LOCKS_PER_CUT + 30)
+    ]
 
 
 def test_the_setting_that_is_named_gives_the_room_that_is_needed() -> None:
@@ -94,9 +103,18 @@ def test_the_setting_that_is_named_gives_the_room_that_is_needed() -> None:
 # -- real servers ------------------------------------------------------------------------------
 
 # The smallest lock table that PostgreSQL has: all of its room for about 20 stream tables.
-SMALL = {"max_locks_per_transaction": "10", "max_connections": "40", "max_prepared_transactions": "0", "fsync": "off"}
+SMALL = {
+    "max_locks_per_transaction": "10",
+    "max_connections": "40",
+    "max_prepared_transactions": "0",
+    "fsync": "off",
+}
 # As PostgreSQL comes.
-DEFAULT = {"max_locks_per_transaction": "64", "max_connections": "100", "max_prepared_transactions": "0"}
+DEFAULT = {
+    "max_locks_per_transaction": "64",
+    "max_connections": "100",
+    "max_prepared_transactions": "0",
+}
 # How many stream tables a server with PostgreSQL's own settings is tried with.
 MANY = int(os.environ.get("MILLSTREAM_TEST_MANY", "0"))
 QUERY = "SELECT k, count(*) AS n, sum(v) AS v FROM {} GROUP BY k"
@@ -134,10 +152,14 @@ def test_a_refresh_takes_no_more_locks_than_were_estimated(ms: Millstream, datab
             ms.create_stream_table(kind, query.format(t=f"t_{kind}"), schedule="1h")
         ms.app.witness = count
         for kind in KINDS:
-            writer.execute(f"UPDATE t_{kind} SET v = v + 1, k = k + 1, id = id + 10, s = repeat(s, 9000)".encode())
+            writer.execute(
+                f"UPDATE t_{kind} SET v = v + 1, k = k + 1, id = id + 10, s = repeat(s, 9000)".encode()
+            )
             assert ms.refresh(kind).action == "DIFFERENTIAL"
             estimate = module.footprints(ms.app.conn, [ms.app.job(ms.app.named(kind))])
-            assert held[-1] <= LOCKS_PER_CUT + sum(next(iter(estimate.values())).locks.values()), kind
+            assert held[-1] <= LOCKS_PER_CUT + sum(next(iter(estimate.values())).locks.values()), (
+                kind
+            )
 
 
 @pytest.fixture
@@ -155,7 +177,9 @@ def crowded(server: Server, free: int) -> psycopg.Connection:
             held += 1
     except psycopg.errors.OutOfMemory:
         conn.rollback()
-    conn.execute("SELECT pg_advisory_xact_lock(77, n) FROM generate_series(1, %s) AS n", (held - free,))
+    conn.execute(
+        "SELECT pg_advisory_xact_lock(77, n) FROM generate_series(1, %s) AS n", (held - free,)
+    )
     return conn
 
 
@@ -191,8 +215,13 @@ def test_a_tick_is_divided_where_the_lock_table_has_no_room_for_all(
             change(writer, count)
             assert ticked() == ["DIFFERENTIAL"] * count
             assert len(cuts) > divided
-        # With an estimate that is far too low the server is out of memory, and the cut is halved until it fits.
-        monkeypatch.setattr(module.Footprints, "of", lambda *given: {one.table.id: Footprint({}) for one in given[-1]})
+        # With an estimate that is far too low the server is out of memory, and the cut is halved
+        # until it fits.
+        monkeypatch.setattr(
+            module.Footprints,
+            "of",
+            lambda *given: {one.table.id: Footprint({}) for one in given[-1]},
+        )
         with crowded(small, free=200):
             change(writer, count)
             assert ticked() == ["DIFFERENTIAL"] * count
@@ -204,8 +233,12 @@ def test_a_tick_is_divided_where_the_lock_table_has_no_room_for_all(
 
 @pytest.mark.spark
 @pytest.mark.skipif(not MANY, reason="takes minutes: MILLSTREAM_TEST_MANY=500")
-def test_hundreds_of_stream_tables_are_refreshed_by_a_server_as_it_comes(capsys: pytest.CaptureFixture[str]) -> None:
-    """Beyond some 200 stream tables PostgreSQL's lock table was exhausted, and nothing was refreshed any more."""
+def test_hundreds_of_stream_tables_are_refreshed_by_a_server_as_it_comes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Beyond some 200 stream tables PostgreSQL's lock table was exhausted, and nothing was
+    refreshed any more.
+    """
 
     def exact(now: Cut, one: Job, report: RefreshReport) -> None:
         oracle.check(now.conn, one.table.query, one.table.qualified)
@@ -217,7 +250,10 @@ def test_hundreds_of_stream_tables_are_refreshed_by_a_server_as_it_comes(capsys:
             print(f"{what}: {time.perf_counter() - started:.1f} s", flush=True)
         return actions
 
-    with embedded(settings=DEFAULT) as server, psycopg.connect(server.dsn, autocommit=True) as writer:
+    with (
+        embedded(settings=DEFAULT) as server,
+        psycopg.connect(server.dsn, autocommit=True) as writer,
+    ):
         make_tables(writer, MANY)
         with connected(server) as ms:
             started = time.perf_counter()
@@ -237,25 +273,38 @@ def test_hundreds_of_stream_tables_are_refreshed_by_a_server_as_it_comes(capsys:
         change(writer, 1)
         with connected(server) as ms:
             ms.app.witness = exact
-            assert sorted(ticked(ms, "new process, one changed")) == ["DIFFERENTIAL", *["NO_DATA"] * (MANY - 1)]
+            assert sorted(ticked(ms, "new process, one changed")) == [
+                "DIFFERENTIAL",
+                *["NO_DATA"] * (MANY - 1),
+            ]
 
 
 @pytest.mark.spark
-def test_a_graph_that_does_not_fit_says_which_setting_would_do_and_with_that_it_fits(small: Server) -> None:
+def test_a_graph_that_does_not_fit_says_which_setting_would_do_and_with_that_it_fits(
+    small: Server,
+) -> None:
     count = 15
     with psycopg.connect(small.dsn, autocommit=True) as writer, connected(small) as ms:
         make_tables(writer, 2)
         ms.create_stream_table("base", "SELECT id, k, v FROM t0", schedule="continuous")
         for number in range(count):
-            ms.create_stream_table(f"s{number}", QUERY.format("base"), schedule="continuous", initialize=False)
+            ms.create_stream_table(
+                f"s{number}", QUERY.format("base"), schedule="continuous", initialize=False
+            )
         ms.create_stream_table("apart", QUERY.format("t1"), schedule="continuous")
         change(writer, 2)
         assert [report.name for report in ms.tick()] == ["apart"]
         with pytest.raises(LockTableFull, match="base") as refused:
             ms.refresh_all()
         assert refused.value.retryable
-        assert f"max_locks_per_transaction to {refused.value.needed} or more (it is 10)" in refused.value.hint
-        assert {table.status for table in ms.status() if table.name != "apart"} <= {"ACTIVE", "INITIALIZING"}
+        assert (
+            f"max_locks_per_transaction to {refused.value.needed} or more (it is 10)"
+            in refused.value.hint
+        )
+        assert {table.status for table in ms.status() if table.name != "apart"} <= {
+            "ACTIVE",
+            "INITIALIZING",
+        }
         needed = refused.value.needed
     small.halt()
     with (small.directory / "data" / "postgresql.conf").open("a") as file:

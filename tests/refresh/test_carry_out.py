@@ -12,13 +12,23 @@ from millstream.testing import oracle
 pytestmark = pytest.mark.spark
 
 
-def test_a_table_that_has_the_name_by_now_is_left_alone(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_table_that_has_the_name_by_now_is_left_alone(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     """What is written to goes by the oid, and not by the name alone."""
-    writer.execute("CREATE TABLE o (id int PRIMARY KEY, v int); INSERT INTO o VALUES (1, 1), (2, 2)")
+    writer.execute(
+        "CREATE TABLE o (id int PRIMARY KEY, v int); INSERT INTO o VALUES (1, 1), (2, 2)"
+    )
     ms.create_stream_table("x", "SELECT id, v FROM o", schedule="1h")
     writer.execute("ALTER TABLE x RENAME TO x_old; CREATE TABLE x (id int PRIMARY KEY, v int)")
-    writer.execute("CREATE UNIQUE INDEX ON x (id) NULLS NOT DISTINCT; INSERT INTO x VALUES (99, 99)")
-    for change, full in (("SELECT 1", False), ("INSERT INTO o VALUES (3, 3)", False), ("SELECT 1", True)):
+    writer.execute(
+        "CREATE UNIQUE INDEX ON x (id) NULLS NOT DISTINCT; INSERT INTO x VALUES (99, 99)"
+    )
+    for change, full in (
+        ("SELECT 1", False),
+        ("INSERT INTO o VALUES (3, 3)", False),
+        ("SELECT 1", True),
+    ):
         writer.execute(change.encode())
         with pytest.raises(TargetMoved, match="renamed"):
             ms.refresh("x", full=full)

@@ -11,9 +11,15 @@ from millstream.testing import oracle
 pytestmark = pytest.mark.spark
 
 
-def test_a_foreign_key_on_a_stream_table_cascades_once(ms: Millstream, writer: psycopg.Connection) -> None:
-    """What a refresh deletes by a cascade is in the buffer of the cut's own transaction: it was counted twice."""
-    writer.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE c (id int PRIMARY KEY, p int)")
+def test_a_foreign_key_on_a_stream_table_cascades_once(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    """What a refresh deletes by a cascade is in the buffer of the cut's own transaction: it was
+    counted twice.
+    """
+    writer.execute(
+        "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE c (id int PRIMARY KEY, p int)"
+    )
     writer.execute("INSERT INTO t VALUES (1), (2), (3)")
     ms.create_stream_table("a_st", "SELECT id FROM t", schedule="continuous")
     ms.create_stream_table("b_st", "SELECT count(*) AS n FROM c", schedule="continuous")

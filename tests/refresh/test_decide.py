@@ -13,7 +13,9 @@ IDLE = replace(CHANGED, changes=0)
 LARGE = SourceFacts("public.orders", changes=6_000, rows=10_000.0)
 
 
-def decided(*sources: SourceFacts, populated: bool = True, mode: str = "AUTO", **facts: bool | str | float) -> str:
+def decided(
+    *sources: SourceFacts, populated: bool = True, mode: str = "AUTO", **facts: bool | str | float
+) -> str:
     """Return the printed decision for a stream table over these sources."""
     return str(decide(replace(Facts(populated, mode, sources), **facts)))  # type: ignore[arg-type]  # facts by name
 
@@ -61,7 +63,10 @@ def test_a_replaced_definition_recomputes_the_table_even_without_changes() -> No
 
 def test_a_truncated_source_goes_before_a_replaced_definition() -> None:
     truncated = replace(CHANGED, truncated=True)
-    assert decide(Facts(True, "AUTO", (truncated,), recompute_reason="VIEW_REPLACED")).reason == "SOURCE_TRUNCATED"
+    assert (
+        decide(Facts(True, "AUTO", (truncated,), recompute_reason="VIEW_REPLACED")).reason
+        == "SOURCE_TRUNCATED"
+    )
 
 
 def test_a_new_partition_is_the_reason_although_it_looks_like_a_rewrite() -> None:
@@ -72,7 +77,9 @@ def test_a_new_partition_is_the_reason_although_it_looks_like_a_rewrite() -> Non
 
 
 def test_a_rewrite_without_a_new_partition_is_a_rewrite() -> None:
-    assert decided(CHANGED, recompute_reason="SOURCE_REWRITTEN") == "REINITIALIZE (SOURCE_REWRITTEN)"
+    assert (
+        decided(CHANGED, recompute_reason="SOURCE_REWRITTEN") == "REINITIALIZE (SOURCE_REWRITTEN)"
+    )
 
 
 def test_another_reason_goes_before_changed_partitions() -> None:
@@ -115,11 +122,16 @@ def test_mode_differential_never_recomputes_for_the_size_of_a_change() -> None:
         (9_999_999, 0.0, 0.15, "DIFFERENTIAL"),  # PostgreSQL has no estimate of the table's size
     ],
 )
-def test_the_share_counts_above_a_few_thousand_changes(changes: int, rows: float, ratio: float, action: str) -> None:
+def test_the_share_counts_above_a_few_thousand_changes(
+    changes: int, rows: float, ratio: float, action: str
+) -> None:
     source = SourceFacts("public.orders", changes, rows)
     assert decide(Facts(True, "AUTO", (source,), max_change_ratio=ratio)).action == action
 
 
 def test_a_decision_prints_its_detail_if_it_has_one() -> None:
     assert str(Decision("FULL", "REQUESTED")) == "FULL (REQUESTED)"
-    assert str(Decision("REINITIALIZE", "SOURCE_TRUNCATED", "a.b")) == "REINITIALIZE (SOURCE_TRUNCATED: a.b)"
+    assert (
+        str(Decision("REINITIALIZE", "SOURCE_TRUNCATED", "a.b"))
+        == "REINITIALIZE (SOURCE_TRUNCATED: a.b)"
+    )

@@ -1,4 +1,7 @@
-"""Evaluating a block: when Spark is not needed, and what counts as a change. Its results: `tests/law`."""
+"""Evaluating a block: when Spark is not needed, and what counts as a change.
+
+Its results: `tests/law`.
+"""
 
 from __future__ import annotations
 

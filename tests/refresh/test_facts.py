@@ -14,7 +14,10 @@ from millstream.refresh.job import Job
 from millstream.testing.catalog_rows import stream_table
 
 OLD, NEW = Snapshot(10, 10), Snapshot(20, 20)
-ORDERS, LINES = Source(1, "public", "orders", "TRIGGER", ()), Source(2, "public", "lines", "TRIGGER", ())
+ORDERS, LINES = (
+    Source(1, "public", "orders", "TRIGGER", ()),
+    Source(2, "public", "lines", "TRIGGER", ()),
+)
 
 
 def test_each_stream_table_reads_its_sources_after_its_own_frontier() -> None:
@@ -31,7 +34,10 @@ def test_a_stream_table_without_a_frontier_reads_no_slice() -> None:
 
 def test_pending_changes_and_sizes_become_facts() -> None:
     job = Job(stream_table(1, frontier=OLD), ())
-    pending = {(1, OLD): Pending(1, OLD, 7, truncated=True), (2, OLD): Pending(2, OLD, 0, gap="PARTITIONS_CHANGED")}
+    pending = {
+        (1, OLD): Pending(1, OLD, 7, truncated=True),
+        (2, OLD): Pending(2, OLD, 0, gap="PARTITIONS_CHANGED"),
+    }
     assert source_facts(job, [ORDERS, LINES], pending, {1: 300.0}) == (
         SourceFacts("public.orders", 7, 300.0, truncated=True),
         SourceFacts("public.lines", 0, 0.0, gap="PARTITIONS_CHANGED"),
@@ -50,5 +56,7 @@ def test_pending_changes_and_sizes_become_facts() -> None:
 def test_a_changed_definition_goes_before_the_reason_of_the_job(
     recorded_otherwise: bool, of_job: str, reason: str
 ) -> None:
-    change = Change(1, "view", 5, "digest", is_planned_otherwise=False, is_recorded_otherwise=recorded_otherwise)
+    change = Change(
+        1, "view", 5, "digest", is_planned_otherwise=False, is_recorded_otherwise=recorded_otherwise
+    )
     assert recompute_reason(Job(stream_table(1), (), recompute_reason=of_job), [change]) == reason

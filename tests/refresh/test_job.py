@@ -40,5 +40,8 @@ def test_a_job_without_a_plan_reads_what_the_catalog_records() -> None:
 
 def test_row_triggers_are_those_of_the_stream_table_itself() -> None:
     table = stream_table(1, relid=50)
-    assert Job(table, (), digests={("triggers", 50): "audit", ("triggers", 51): "x"}).row_triggers == "audit"
+    assert (
+        Job(table, (), digests={("triggers", 50): "audit", ("triggers", 51): "x"}).row_triggers
+        == "audit"
+    )
     assert Job(table, (), digests={("triggers", 51): "x"}).row_triggers == ""

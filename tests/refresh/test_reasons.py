@@ -16,7 +16,11 @@ SOURCES = Path(millstream.__file__).parent
 
 def texts(node: ast.expr) -> Iterator[str]:
     """The string constants in an expression."""
-    return (one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+    return (
+        one.value
+        for one in ast.walk(node)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    )
 
 
 def decided() -> set[str]:
@@ -26,7 +30,11 @@ def decided() -> set[str]:
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, ast.Call):
                 continue
-            if isinstance(node.func, ast.Name) and node.func.id == "Decision" and len(node.args) > 1:
+            if (
+                isinstance(node.func, ast.Name)
+                and node.func.id == "Decision"
+                and len(node.args) > 1
+            ):
                 found |= set(texts(node.args[1]))
             for keyword in node.keywords:
                 if keyword.arg == "recompute_reason":
@@ -36,7 +44,9 @@ def decided() -> set[str]:
 
 
 def test_the_table_has_every_reason_code_and_no_other() -> None:
-    assert decided() | slices.GAPS.keys() | set(definition_digests.REASONS.values()) == REASONS.keys()
+    assert (
+        decided() | slices.GAPS.keys() | set(definition_digests.REASONS.values()) == REASONS.keys()
+    )
 
 
 def test_no_origin_of_a_mark_has_two_meanings() -> None:

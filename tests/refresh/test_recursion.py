@@ -1,4 +1,6 @@
-"""Recursive queries: trees, graphs with cycles, parts lists; each refresh is exact, and differential."""
+"""Recursive queries: trees, graphs with cycles, parts lists; each refresh is exact, and
+differential.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ CHANGE = """
     DELETE FROM edges WHERE w = 2;
     UPDATE edges SET d = s WHERE w = 0;
 """
-REACHED = "WITH RECURSIVE r AS (SELECT 1 AS id UNION SELECT e.d FROM r JOIN edges AS e ON e.s = r.id)"
+REACHED = (
+    "WITH RECURSIVE r AS (SELECT 1 AS id UNION SELECT e.d FROM r JOIN edges AS e ON e.s = r.id)"
+)
 UNDER = (
     "WITH RECURSIVE t AS (SELECT id, name, 0 AS depth FROM nodes WHERE parent IS NULL UNION ALL "
     "SELECT n.id, t.name || '/' || n.name, t.depth + 1 FROM t JOIN nodes AS n ON n.parent = t.id)"
@@ -123,15 +127,24 @@ def test_each_is_exact(ms: Millstream, writer: psycopg.Connection) -> None:
     assert set(reports.values()) == {"DIFFERENTIAL"}
 
 
-def test_a_full_refresh_finds_nothing_to_correct(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_full_refresh_finds_nothing_to_correct(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     some = ["what is reached, in cycles", "a tree with depths and paths as text"]
     for number, what in enumerate(some):
-        ms.create_stream_table(f"st_{number}", KEPT[what], schedule="1h", refresh_mode="DIFFERENTIAL")
+        ms.create_stream_table(
+            f"st_{number}", KEPT[what], schedule="1h", refresh_mode="DIFFERENTIAL"
+        )
     writer.execute(CHANGE)
     ms.refresh_all()
-    assert [ms.refresh(f"st_{number}", full=True).rows_changed for number in range(len(some))] == [0, 0]
+    assert [ms.refresh(f"st_{number}", full=True).rows_changed for number in range(len(some))] == [
+        0,
+        0,
+    ]
     writer.execute("DELETE FROM edges WHERE s = 1; DELETE FROM nodes WHERE parent = 1")
-    assert [ms.refresh(f"st_{number}", full=True).rows_deleted > 0 for number in range(len(some))] == [True, True]
+    assert [
+        ms.refresh(f"st_{number}", full=True).rows_deleted > 0 for number in range(len(some))
+    ] == [True, True]
     assert [ms.verify(f"st_{number}").ok for number in range(len(some))] == [True, True]
 
 
@@ -167,7 +180,9 @@ def test_a_cycle_that_is_not_reached_does_not_keep_union_all_from_ending(
 
 
 def test_a_row_that_is_derived_otherwise_stays(ms: Millstream, writer: psycopg.Connection) -> None:
-    writer.execute("TRUNCATE edges; INSERT INTO edges VALUES (1, 2, 1), (1, 3, 1), (2, 4, 1), (3, 4, 1), (4, 5, 1)")
+    writer.execute(
+        "TRUNCATE edges; INSERT INTO edges VALUES (1, 2, 1), (1, 3, 1), (2, 4, 1), (3, 4, 1), (4, 5, 1)"
+    )
     kept(ms, KEPT["what is reached, in cycles"])
     writer.execute("DELETE FROM edges WHERE (s, d) = (2, 4)")
     assert refreshed(ms).rows_changed == 0
@@ -175,7 +190,9 @@ def test_a_row_that_is_derived_otherwise_stays(ms: Millstream, writer: psycopg.C
     assert refreshed(ms).rows_deleted == 2
 
 
-def test_what_two_rows_derived_alike_goes_with_both(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_what_two_rows_derived_alike_goes_with_both(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     writer.execute("TRUNCATE nodes, edges; INSERT INTO nodes VALUES (1, 1, 'a', 0), (2, 1, 'b', 0)")
     writer.execute("INSERT INTO edges VALUES (1, 5, 3), (5, 6, 3)")
     kept(
@@ -189,7 +206,9 @@ def test_what_two_rows_derived_alike_goes_with_both(ms: Millstream, writer: psyc
 
 
 @pytest.mark.parametrize("union", ["UNION", "UNION ALL"])
-def test_a_pair_that_never_met_is_not_computed_with(ms: Millstream, writer: psycopg.Connection, union: str) -> None:
+def test_a_pair_that_never_met_is_not_computed_with(
+    ms: Millstream, writer: psycopg.Connection, union: str
+) -> None:
     writer.execute("TRUNCATE nodes, edges; INSERT INTO nodes VALUES (1, 2, 'a', 0), (2, 3, 'b', 5)")
     writer.execute("INSERT INTO edges VALUES (2, 9, 3)")
     kept(
@@ -202,13 +221,19 @@ def test_a_pair_that_never_met_is_not_computed_with(ms: Millstream, writer: psyc
     assert refreshed(ms).rows_changed == 2
 
 
-def test_what_does_not_end_is_told_and_can_be_mended(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_what_does_not_end_is_told_and_can_be_mended(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     kept(ms, KEPT["a tree with depths and paths as text"])
-    writer.execute("INSERT INTO nodes VALUES (50, 1, 'x', 1); UPDATE nodes SET parent = 50 WHERE id = 1")
+    writer.execute(
+        "INSERT INTO nodes VALUES (50, 1, 'x', 1); UPDATE nodes SET parent = 50 WHERE id = 1"
+    )
     writer.execute("INSERT INTO nodes VALUES (51, NULL, 'top', 1)")
     # Neither 1 nor what is under it is reached any more.
     assert refreshed(ms).rows_deleted > 10
-    writer.execute("CREATE TABLE tops AS SELECT 1 AS id; UPDATE nodes SET parent = NULL WHERE id = 1")
+    writer.execute(
+        "CREATE TABLE tops AS SELECT 1 AS id; UPDATE nodes SET parent = NULL WHERE id = 1"
+    )
     refreshed(ms)
     ms.create_stream_table(
         "loop",
@@ -231,7 +256,9 @@ def test_several_uses_are_one_block(ms: Millstream) -> None:
     assert sum(isinstance(block, RecursionBlock) for block in blocks) == 1
 
 
-def test_it_reads_stream_tables_and_is_read_by_them(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_it_reads_stream_tables_and_is_read_by_them(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     graph = {
         "strong": "SELECT s, d, sum(w) AS w FROM edges GROUP BY s, d HAVING sum(w) > 1",
         "st": "WITH RECURSIVE r AS (SELECT 1 AS id UNION SELECT e.d FROM r JOIN strong AS e ON e.s = r.id) "

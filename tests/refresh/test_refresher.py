@@ -12,8 +12,12 @@ from millstream.testing import oracle
 pytestmark = pytest.mark.spark
 
 
-def test_a_row_that_fails_and_goes_is_no_trouble_any_more(ms: Millstream, writer: psycopg.Connection) -> None:
-    writer.execute("CREATE TABLE d (id int PRIMARY KEY, v int); INSERT INTO d VALUES (1, 1), (2, 0)")
+def test_a_row_that_fails_and_goes_is_no_trouble_any_more(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute(
+        "CREATE TABLE d (id int PRIMARY KEY, v int); INSERT INTO d VALUES (1, 1), (2, 0)"
+    )
     queries = {
         "rows": "SELECT id, 10 / v AS q FROM d WHERE id <> 2",
         "groups": "SELECT count(*) AS n FROM d WHERE id <> 2 AND 10 / v > 1",

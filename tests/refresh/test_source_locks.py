@@ -22,7 +22,10 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def tables(writer: psycopg.Connection, conn: Connection) -> tuple[Name, Name]:
     """The tables a and b."""
     writer.execute("CREATE TABLE public.a (id int); CREATE TABLE public.b (id int)")
-    oids = [row[0] for row in writer.execute("SELECT unnest(ARRAY['a'::regclass, 'b'::regclass])::oid::int8")]
+    oids = [
+        row[0]
+        for row in writer.execute("SELECT unnest(ARRAY['a'::regclass, 'b'::regclass])::oid::int8")
+    ]
     one, other = (relations.names(conn, [oid])[0] for oid in oids)
     return one, other
 
@@ -62,7 +65,12 @@ def test_a_source_that_somebody_has_locked_goes_without_its_readers(
 def test_what_is_to_be_written_is_held_against_triggers(
     conn: Connection, writer: psycopg.Connection, tables: tuple[Name, Name]
 ) -> None:
-    writer.execute("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    writer.execute(
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+    )
     writer.execute("SET lock_timeout = '50ms'")
-    with hold_sources(conn, [tables[0]], [tables[1]]), pytest.raises(psycopg.errors.LockNotAvailable):
+    with (
+        hold_sources(conn, [tables[0]], [tables[1]]),
+        pytest.raises(psycopg.errors.LockNotAvailable),
+    ):
         writer.execute("CREATE TRIGGER t AFTER INSERT ON public.b EXECUTE FUNCTION f()")

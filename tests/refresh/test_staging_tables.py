@@ -10,7 +10,11 @@ from millstream.spark.parts import Result
 
 
 def numbers(*values: int) -> Result:
-    return Result.of(pa.table({"n": pa.array(values, pa.int64()), "t": pa.array(map(str, values), pa.large_string())}))
+    return Result.of(
+        pa.table(
+            {"n": pa.array(values, pa.int64()), "t": pa.array(map(str, values), pa.large_string())}
+        )
+    )
 
 
 def held(conn: Connection, relation: str) -> list[tuple[object, ...]]:
@@ -29,7 +33,10 @@ def test_the_rows_of_each_run_are_added(conn: Connection) -> None:
     staged = StagingTables(conn)
     with conn.transaction():
         staged.run("CREATE TEMPORARY TABLE ms_delta (n bigint, t text, __run int)")
-        assert [staged.append("pg_temp.ms_delta", numbers(7), 0), staged.append("pg_temp.ms_delta", numbers(8), 1)] == [
+        assert [
+            staged.append("pg_temp.ms_delta", numbers(7), 0),
+            staged.append("pg_temp.ms_delta", numbers(8), 1),
+        ] == [
             1,
             1,
         ]
@@ -50,5 +57,9 @@ def test_a_large_table_is_analyzed_and_a_small_one_is_not(conn: Connection) -> N
 def test_statements_run_in_order_and_the_last_one_counts(conn: Connection) -> None:
     staged = StagingTables(conn)
     with conn.transaction():
-        made = staged.run("CREATE TEMPORARY TABLE ms_t (n int)", "INSERT INTO ms_t VALUES (1), (2)", "DELETE FROM ms_t")
+        made = staged.run(
+            "CREATE TEMPORARY TABLE ms_t (n int)",
+            "INSERT INTO ms_t VALUES (1), (2)",
+            "DELETE FROM ms_t",
+        )
     assert made == 2

@@ -85,7 +85,11 @@ def test_one_that_somebody_else_works_on_is_left_alone_until_its_row_changes() -
 
 
 def test_those_that_are_pulled_only_have_no_deadline_of_their_own() -> None:
-    made = agenda(stream_table(1, schedule="calculated", cut_at=NOON), stream_table(2), reads=(Dependency(2, 1),))
+    made = agenda(
+        stream_table(1, schedule="calculated", cut_at=NOON),
+        stream_table(2),
+        reads=(Dependency(2, 1),),
+    )
     assert [due.deadline for due in made.due(NOON, [1])] == [NOON]
     assert ids(made) == [[1, 2]]
 
@@ -140,12 +144,16 @@ def test_no_deadline_for_what_is_suspended_or_manual_and_a_later_one_after_a_fai
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=8), st.integers(1, 3))
 def test_nothing_starves_however_slow_the_machine(schedules: list[int], at_once: int) -> None:
     """A refresh takes as long as the shortest schedule: more is due than can be done."""
-    made = agenda(*(stream_table(id, schedule=f"{every}s", cut_at=NOON) for id, every in enumerate(schedules)))
+    made = agenda(
+        *(stream_table(id, schedule=f"{every}s", cut_at=NOON) for id, every in enumerate(schedules))
+    )
     now, refreshed = NOON, dict[int, datetime]()
     for _ in range(4 * (len(schedules) + max(schedules))):
         now += min(schedules) * SECOND
         for due in made.due(now)[:at_once]:
-            made.update([stream_table(id, schedule=made.tables[id].schedule, cut_at=now) for id in due.ids])
+            made.update(
+                [stream_table(id, schedule=made.tables[id].schedule, cut_at=now) for id in due.ids]
+            )
             refreshed |= dict.fromkeys(due.ids, now)
     longest = max(schedules) * SECOND + (len(schedules) + 1) * min(schedules) * SECOND
     assert refreshed.keys() == made.tables.keys()

@@ -29,7 +29,10 @@ def test_stream_tables_that_failed_together_are_not_tried_again_together() -> No
 
 
 def test_a_skipped_refresh_is_tried_again_soon_however_often_it_was_skipped() -> None:
-    assert all(random_delay(tries, longest=LONGEST_SKIP) <= timedelta(seconds=10) for tries in (1, 10, 10_000))
+    assert all(
+        random_delay(tries, longest=LONGEST_SKIP) <= timedelta(seconds=10)
+        for tries in (1, 10, 10_000)
+    )
 
 
 @pytest.mark.parametrize(("tries", "jitter"), [(0, 0.5), (-1, 0.5), (1, -0.1), (1, 1.1)])

@@ -48,15 +48,21 @@ def test_a_graph_without_triggers_stays_whole() -> None:
     assert [ids(part) for part in split_at_triggers([job(1), job(2)], set())] == [[1, 2]]
 
 
-def test_graphs_share_a_cut_as_far_as_the_share_of_the_locks_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_share_a_cut_as_far_as_the_share_of_the_locks_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of 6,400 locks: a half is room for two graphs of 300, six in a hundred for one."""
     for name in ("empty", "read"):
         monkeypatch.setattr(lock_table, name, lambda conn: LockTable(64, 100, 0))
     graphs = [[job(1)], [job(2)]]
-    footprints = SimpleNamespace(of=lambda conn, jobs: {one.table.id: Footprint({one.table.id: 300}) for one in jobs})
+    footprints = SimpleNamespace(
+        of=lambda conn, jobs: {one.table.id: Footprint({one.table.id: 300}) for one in jobs}
+    )
     found = dict[float, list[list[list[int]]]]()
     for share in (0.5, 0.06):
         settings = Settings(max_lock_share=share)
         context: Any = SimpleNamespace(conn=None, settings=settings, footprints=footprints)
-        found[share] = [[ids(graph) for graph in cut] for cut in cuts._fill_cuts(context, graphs).cuts]
+        found[share] = [
+            [ids(graph) for graph in cut] for cut in cuts._fill_cuts(context, graphs).cuts
+        ]
     assert found == {0.5: [[[1], [2]]], 0.06: [[[1]], [[2]]]}

@@ -1,4 +1,6 @@
-"""Stream tables over stream tables: a whole graph moves to one moment, in one cut, and each is exact."""
+"""Stream tables over stream tables: a whole graph moves to one moment, in one cut, and each is
+exact.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,13 @@ def change(writer: psycopg.Connection, dice: random.Random) -> None:
             number = dice.randint(1, 90)
             amount = dice.choice([0, 5, 80, 200])
             writer.execute("DELETE FROM orders WHERE id = %s", (number,))
-            writer.execute("INSERT INTO orders VALUES (%s, %s, %s)", (number, number % 9 + 1, amount))
-        writer.execute("UPDATE customers SET region = %s WHERE id = %s", (f"r{dice.randint(0, 2)}", dice.randint(1, 9)))
+            writer.execute(
+                "INSERT INTO orders VALUES (%s, %s, %s)", (number, number % 9 + 1, amount)
+            )
+        writer.execute(
+            "UPDATE customers SET region = %s WHERE id = %s",
+            (f"r{dice.randint(0, 2)}", dice.randint(1, 9)),
+        )
 
 
 def refreshed(ms: Millstream) -> dict[str, RefreshReport]:
@@ -70,7 +77,9 @@ def refreshed(ms: Millstream) -> dict[str, RefreshReport]:
     return reports
 
 
-def test_a_graph_of_stream_tables_is_exact_and_moves_to_one_moment(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_graph_of_stream_tables_is_exact_and_moves_to_one_moment(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     dice = random.Random(4)
     for _ in range(6):
         change(writer, dice)
@@ -83,7 +92,9 @@ def test_a_graph_of_stream_tables_is_exact_and_moves_to_one_moment(ms: Millstrea
     assert {report.action for report in again} == {"NO_DATA"}
 
 
-def test_one_refreshed_alone_is_exact_over_what_its_sources_are(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_one_refreshed_alone_is_exact_over_what_its_sources_are(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     dice = random.Random(5)
     for name in ("totals", "joined", "by_region", "large", "totals", "large", "joined"):
         change(writer, dice)
@@ -176,7 +187,9 @@ def plain(database: str) -> Iterator[psycopg.Connection]:
 def test_a_stream_table_that_comes_to_read_itself_is_refused_with_the_path(
     database: str, plain: psycopg.Connection, case: Case, again: bool
 ) -> None:
-    """Replacing a view under a stream table by one that reads it made it grow with every tick, without an error."""
+    """Replacing a view under a stream table by one that reads it made it grow with every tick,
+    without an error.
+    """
     ms = millstream.connect(database)
     ms.create_stream_table("a", case.query, schedule="continuous")
     for name, query in zip("bc", case.others, strict=False):
@@ -202,7 +215,9 @@ def test_a_stream_table_that_comes_to_read_itself_is_refused_with_the_path(
             oracle.check(ms.app.conn, case.query, "public.a")
 
 
-def test_two_that_come_to_read_each_other_are_not_both_refreshed(database: str, plain: psycopg.Connection) -> None:
+def test_two_that_come_to_read_each_other_are_not_both_refreshed(
+    database: str, plain: psycopg.Connection
+) -> None:
     with millstream.connect(database) as ms:
         plain.execute("CREATE VIEW w AS SELECT id, v FROM t")
         ms.create_stream_table("a", "SELECT v FROM v", schedule="continuous")
@@ -212,11 +227,16 @@ def test_two_that_come_to_read_each_other_are_not_both_refreshed(database: str, 
         assert [report.name for report in ms.tick()] == ["a"]
         with pytest.raises(Cycle, match="would read itself") as caught:
             ms.refresh("b")
-        assert caught.value.path == "public.b -> view public.w -> public.a -> view public.v -> public.b"
+        assert (
+            caught.value.path
+            == "public.b -> view public.w -> public.a -> view public.v -> public.b"
+        )
 
 
 @pytest.mark.parametrize("name", ["t", "v"])
-def test_creating_what_an_upstream_waits_for_is_refused(database: str, plain: psycopg.Connection, name: str) -> None:
+def test_creating_what_an_upstream_waits_for_is_refused(
+    database: str, plain: psycopg.Connection, name: str
+) -> None:
     with millstream.connect(database) as ms:
         ms.create_stream_table("a", f"SELECT id, v FROM {name}")
         ms.create_stream_table("b", "SELECT id, v FROM a")
@@ -251,7 +271,9 @@ def test_a_cycle_that_two_sessions_close_at_once_is_seen_by_the_second(
             second.join(timeout=1)
             assert second.is_alive()
         second.join(timeout=30)
-        assert [error.path for error in caught if isinstance(error, Cycle)] == ["public.b -> public.a -> public.b"]
+        assert [error.path for error in caught if isinstance(error, Cycle)] == [
+            "public.b -> public.a -> public.b"
+        ]
 
 
 # -- how old a chain is --------------------------------------------------------------------------
@@ -287,7 +309,9 @@ def overstated(ms: Millstream, conn: psycopg.Connection) -> dict[str, int]:
     """By stream table: how many events from before its data timestamp it does not have."""
     query = "SELECT count(*) FROM events AS e WHERE e.at < %s AND NOT EXISTS (SELECT FROM {} AS s WHERE s.id = e.id)"
     found = {
-        one.name: conn.execute(sql.SQL(query).format(sql.Identifier(one.name)), (one.data_timestamp,)).fetchone()
+        one.name: conn.execute(
+            sql.SQL(query).format(sql.Identifier(one.name)), (one.data_timestamp,)
+        ).fetchone()
         for one in ms.status()
     }
     return {name: row[0] for name, row in found.items() if row and row[0]}
@@ -297,8 +321,12 @@ def timestamps(ms: Millstream) -> dict[str, datetime | None]:
     return {one.name: one.data_timestamp for one in ms.status()}
 
 
-def test_a_refresh_pulls_what_it_reads_into_its_cut_to_any_depth(database: str, events: psycopg.Connection) -> None:
-    """A reader of a stream table that had not been refreshed was as old as that, and said that it was fresh."""
+def test_a_refresh_pulls_what_it_reads_into_its_cut_to_any_depth(
+    database: str, events: psycopg.Connection
+) -> None:
+    """A reader of a stream table that had not been refreshed was as old as that, and said that it
+    was fresh.
+    """
     with millstream.connect(database) as ms:
         for name, query in CHAIN.items():
             ms.create_stream_table(name, query, schedule="manual", refresh_mode="DIFFERENTIAL")
@@ -314,10 +342,14 @@ def test_a_refresh_pulls_what_it_reads_into_its_cut_to_any_depth(database: str, 
 def test_a_reader_of_one_with_triggers_is_refreshed_after_it_and_says_that_it_is_as_old(
     database: str, events: psycopg.Connection
 ) -> None:
-    """Its triggers may write to what the reader reads besides: that is of the reader's own cut, a moment later."""
+    """Its triggers may write to what the reader reads besides: that is of the reader's own cut, a
+    moment later.
+    """
     with millstream.connect(database) as ms:
         ms.create_stream_table("a", CHAIN["a"])
-        ms.create_stream_table("reader", "SELECT events.id, a.id AS other FROM events LEFT JOIN a ON a.id = events.id")
+        ms.create_stream_table(
+            "reader", "SELECT events.id, a.id AS other FROM events LEFT JOIN a ON a.id = events.id"
+        )
         events.execute(
             "CREATE FUNCTION answer() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
             " INSERT INTO events (v) SELECT 9 WHERE NOT EXISTS (SELECT FROM events WHERE v = 9); RETURN NULL; END $$;"
@@ -329,10 +361,16 @@ def test_a_reader_of_one_with_triggers_is_refreshed_after_it_and_says_that_it_is
         assert [one.name for one in reports["reader"].held_back_by] == ["public.a"]
         shown = {one.name: one for one in ms.status()}
         assert shown["reader"].data_timestamp == shown["a"].data_timestamp
-        oracle.check(ms.app.conn, "SELECT e.id, a.id AS other FROM events AS e LEFT JOIN a ON a.id = e.id", "reader")
+        oracle.check(
+            ms.app.conn,
+            "SELECT e.id, a.id AS other FROM events AS e LEFT JOIN a ON a.id = e.id",
+            "reader",
+        )
 
 
-def test_creating_a_reader_pulls_what_it_reads_along(database: str, events: psycopg.Connection) -> None:
+def test_creating_a_reader_pulls_what_it_reads_along(
+    database: str, events: psycopg.Connection
+) -> None:
     with millstream.connect(database) as ms:
         ms.create_stream_table("a", CHAIN["a"])
         ms.create_stream_table("b", CHAIN["b"], initialize=False)
@@ -340,7 +378,11 @@ def test_creating_a_reader_pulls_what_it_reads_along(database: str, events: psyc
         report = ms.create_stream_table("c", CHAIN["c"])
         assert report is not None
         assert set(timestamps(ms).values()) == {report.data_timestamp}
-        assert [ms.history(name)[0].initiated_by for name in "abc"] == ["MANUAL", "INITIAL", "INITIAL"]
+        assert [ms.history(name)[0].initiated_by for name in "abc"] == [
+            "MANUAL",
+            "INITIAL",
+            "INITIAL",
+        ]
         oracle.check(ms.app.conn, OF_SOURCES, "public.c")
 
 
@@ -372,12 +414,18 @@ def test_what_reads_a_slower_one_is_as_old_as_that_everywhere_it_is_shown(
         assert ms.verify("d").ok
 
 
-def test_one_that_reads_a_manual_one_is_not_due_before_its_time(database: str, events: psycopg.Connection) -> None:
-    """Due is counted from the last refresh, not from the age of the data, which refreshing does not mend."""
+def test_one_that_reads_a_manual_one_is_not_due_before_its_time(
+    database: str, events: psycopg.Connection
+) -> None:
+    """Due is counted from the last refresh, not from the age of the data, which refreshing does not
+    mend.
+    """
     with millstream.connect(database) as ms:
         ms.create_stream_table("a", CHAIN["a"], schedule="manual")
         ms.create_stream_table("b", CHAIN["b"], schedule="1h")
-        events.execute("UPDATE millstream.stream_tables SET data_timestamp = now() - interval '1 day'")
+        events.execute(
+            "UPDATE millstream.stream_tables SET data_timestamp = now() - interval '1 day'"
+        )
         events.execute("UPDATE millstream.stream_tables SET cut_at = now() WHERE name = 'b'")
         assert ms.tick() == []
         check = next(one for one in ms.health() if one.name == "stream table public.b")
@@ -463,7 +511,9 @@ def test_what_reads_one_that_must_be_planned_again_waits_for_it_in_the_same_cut(
         oracle.check(ms.app.conn, "SELECT id, v + 1 AS v FROM events", "public.c")
 
 
-def test_what_a_new_plan_reads_is_pulled_along_too(database: str, events: psycopg.Connection) -> None:
+def test_what_a_new_plan_reads_is_pulled_along_too(
+    database: str, events: psycopg.Connection
+) -> None:
     with millstream.connect(database) as ms:
         events.execute("CREATE VIEW source AS SELECT id, v FROM events")
         ms.create_stream_table("a", "SELECT v FROM events", schedule="manual")
@@ -480,14 +530,20 @@ def test_what_a_new_plan_reads_is_pulled_along_too(database: str, events: psycop
 def test_no_stream_table_is_ever_said_to_be_fresher_than_it_is(
     database: str, events: psycopg.Connection, seed: int
 ) -> None:
-    """Whatever is written, refreshed, suspended or failing, in any order: what is older than the timestamp is there."""
+    """Whatever is written, refreshed, suspended or failing, in any order: what is older than the
+    timestamp is there.
+    """
     dice = random.Random(seed)
     with millstream.connect(database) as ms:
         for name, query in CHAIN.items():
-            ms.create_stream_table(name, query, schedule=dice.choice(["manual", "continuous", "200ms", "1h"]))
+            ms.create_stream_table(
+                name, query, schedule=dice.choice(["manual", "continuous", "200ms", "1h"])
+            )
         for _ in range(25):
             name = dice.choice("abcd")
-            match dice.choice(["write", "write", "refresh", "tick", "all", "suspend", "resume", "full"]):
+            match dice.choice(
+                ["write", "write", "refresh", "tick", "all", "suspend", "resume", "full"]
+            ):
                 case "write":
                     write(events)
                 case "refresh":

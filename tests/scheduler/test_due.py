@@ -36,7 +36,9 @@ def test_a_manual_schedule_is_never_due() -> None:
 
 
 def test_a_stream_table_that_failed_is_not_due_before_its_next_try() -> None:
-    later = stream_table(1, cut_at=NOON - timedelta(hours=1), next_try_at=NOON + timedelta(seconds=1))
+    later = stream_table(
+        1, cut_at=NOON - timedelta(hours=1), next_try_at=NOON + timedelta(seconds=1)
+    )
     now = stream_table(2, cut_at=NOON - timedelta(hours=1), next_try_at=NOON)
     assert due([later, now], NOON) == triable([later, now], NOON) == [now]
     assert refreshable([later, now]) == [later, now]

@@ -59,7 +59,9 @@ def test_an_episode_has_one_alert_and_the_next_one_another() -> None:
 def test_a_table_that_is_refreshed_too_seldom_is_one_episode() -> None:
     """Its age goes up and down: it is late just before each refresh."""
     watch = started(table())
-    alerts = [kind for now in range(1, 1000) for kind in looked(watch, now, table(as_of=now // 25 * 25))]
+    alerts = [
+        kind for now in range(1, 1000) for kind in looked(watch, now, table(as_of=now // 25 * 25))
+    ]
     assert alerts == ["stale", "falling_behind"]
 
 
@@ -87,7 +89,11 @@ def test_falling_behind_names_the_worst_and_tells_how_many_workers_it_takes() ->
     *_, alert = watch.look(tables, at(30), workers=4)
     assert alert.kind == "falling_behind"
     assert alert.facts["stream_tables"] == [f"t{id}" for id in range(20, 20 - NAMED, -1)]
-    assert (alert.facts["count"], alert.facts["workers"], alert.facts["workers_needed"]) == (20, 4, 10.0)
+    assert (alert.facts["count"], alert.facts["workers"], alert.facts["workers_needed"]) == (
+        20,
+        4,
+        10.0,
+    )
     assert "max_concurrent_refreshes" in str(alert.facts["hint"])
     enough = FreshnessWatch()
     enough.look([tables[0]], at(0), workers=4)

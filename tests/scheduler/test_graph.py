@@ -1,4 +1,6 @@
-"""The graph of stream tables: what reads what, to any depth, and the shortest way round where one reads itself."""
+"""The graph of stream tables: what reads what, to any depth, and the shortest way round where one
+reads itself.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 from millstream.scheduler.graph import Dependency, Graph
 
 NAMES = {id: f"t{id}" for id in range(6)}
-edges = st.lists(st.tuples(st.sampled_from(range(6)), st.sampled_from(range(6))), max_size=15, unique=True)
+edges = st.lists(
+    st.tuples(st.sampled_from(range(6)), st.sampled_from(range(6))), max_size=15, unique=True
+)
 
 
 def graph_of(pairs: list[tuple[int, int]]) -> Graph:
@@ -19,7 +23,9 @@ def graph_of(pairs: list[tuple[int, int]]) -> Graph:
 
 
 def closure(pairs: list[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Which reads which, directly or not, by joining the pairs with themselves until nothing is new."""
+    """Which reads which, directly or not, by joining the pairs with themselves until nothing is
+    new.
+    """
     found = set(pairs)
     while new := {(a, d) for a, b in found for c, d in pairs if b == c} - found:
         found |= new
@@ -30,11 +36,15 @@ def closure(pairs: list[tuple[int, int]]) -> set[tuple[int, int]]:
 def test_upstreams_are_all_that_is_read_to_any_depth(pairs: list[tuple[int, int]]) -> None:
     reached = closure(pairs)
     for id in NAMES:
-        assert graph_of(pairs).upstreams(id) == {upstream for reader, upstream in reached if reader == id}
+        assert graph_of(pairs).upstreams(id) == {
+            upstream for reader, upstream in reached if reader == id
+        }
 
 
 @given(edges)
-def test_a_cycle_is_found_exactly_where_a_table_reads_itself_and_leads_back_to_it(pairs: list[tuple[int, int]]) -> None:
+def test_a_cycle_is_found_exactly_where_a_table_reads_itself_and_leads_back_to_it(
+    pairs: list[tuple[int, int]],
+) -> None:
     graph, reached = graph_of(pairs), closure(pairs)
     for id in NAMES:
         cycle = graph.cycle(id)

@@ -34,8 +34,12 @@ MEND = "DROP TRIGGER fail ON a_st"
 @pytest.fixture
 def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
     """Two sources, t and u, with a stream table over each: a_st and b_st."""
-    writer.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (1, 1, 1)")
-    writer.execute("CREATE TABLE u (id int PRIMARY KEY, v int, w int); INSERT INTO u VALUES (1, 1, 1)")
+    writer.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (1, 1, 1)"
+    )
+    writer.execute(
+        "CREATE TABLE u (id int PRIMARY KEY, v int, w int); INSERT INTO u VALUES (1, 1, 1)"
+    )
     ms.create_stream_table("a_st", "SELECT id, v FROM t", schedule="continuous")
     ms.create_stream_table("b_st", "SELECT id, v FROM u", schedule="continuous")
     return writer
@@ -81,10 +85,14 @@ def test_a_table_that_fails_is_held_back_then_suspended_until_it_is_made_active(
         assert table.next_try_at is not None
         assert due([table], table.next_try_at - timedelta(milliseconds=1)) == []
     assert tries == [1, 2, 3]
-    assert (table.status, table.failed_tries) == ("SUSPENDED", 1), "end_backoff has reset the number of tries"
+    assert (table.status, table.failed_tries) == ("SUSPENDED", 1), (
+        "end_backoff has reset the number of tries"
+    )
     with pytest.raises(RefreshFailed):
         ms.refresh("a_st")
-    assert ms.app.named("a_st").failed_tries == 1, "a refresh that somebody asks for does not lengthen the back-off"
+    assert ms.app.named("a_st").failed_tries == 1, (
+        "a refresh that somebody asks for does not lengthen the back-off"
+    )
     writer.execute(MEND + "; INSERT INTO t VALUES (2, 2, 2)")
     assert ticked(ms) == {"b_st": "NO_DATA"}
     failed = [entry for entry in ms.history("a_st") if entry.status == "FAILED"]
@@ -99,7 +107,11 @@ def test_a_table_that_fails_is_held_back_then_suspended_until_it_is_made_active(
     ]  # fmt: skip
     assert {one["stream_table"] for one in told} == {'"public"."a_st"'}
     assert (told[2]["errors"], told[2]["code"]) == (3, "MS402")
-    assert (told[0]["code"], told[0]["initiated_by"], told[0]["is_transient"]) == ("MS402", "SCHEDULER", False)
+    assert (told[0]["code"], told[0]["initiated_by"], told[0]["is_transient"]) == (
+        "MS402",
+        "SCHEDULER",
+        False,
+    )
     assert told[4]["initiated_by"] == "MANUAL"
     assert (told[5]["former_status"], told[5]["by"]) == ("SUSPENDED", "alter")
     assert told[6]["rows_inserted"] == 2
@@ -113,7 +125,9 @@ def test_a_table_that_another_process_holds_is_skipped_and_told_once(
         for _ in range(3):
             assert ticked(ms) == {"b_st": "NO_DATA"}
     skipped = [entry for entry in ms.history("a_st") if entry.status == "SKIPPED"]
-    assert [(entry.action, entry.reason, entry.initiated_by) for entry in skipped] == [("SKIP", "MS401", "SCHEDULER")]
+    assert [(entry.action, entry.reason, entry.initiated_by) for entry in skipped] == [
+        ("SKIP", "MS401", "SCHEDULER")
+    ]
     assert ms.app.named("a_st").transient_errors == 0, "the other process may be writing the row"
     assert ticked(ms)["a_st"] == "DIFFERENTIAL"
     oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
@@ -162,8 +176,14 @@ def test_a_table_in_error_that_can_be_refreshed_again_is_told_to_have_resumed(
 ) -> None:
     listener = another()
     listener.execute("LISTEN millstream_alert")
-    writer.execute("UPDATE millstream.stream_tables SET status = 'ERROR', consecutive_errors = 1 WHERE name = 'a_st'")
+    writer.execute(
+        "UPDATE millstream.stream_tables SET status = 'ERROR', consecutive_errors = 1 WHERE name = 'a_st'"
+    )
     assert ticked(ms)["a_st"] == "NO_DATA"
     completed, resumed = alerts(listener, 2)
     assert (completed["alert"], completed["had_failed"]) == ("refresh_completed", True)
-    assert (resumed["alert"], resumed["former_status"], resumed["by"]) == ("resumed", "ERROR", "refresh")
+    assert (resumed["alert"], resumed["former_status"], resumed["by"]) == (
+        "resumed",
+        "ERROR",
+        "refresh",
+    )

@@ -29,7 +29,11 @@ def test_a_reader_pulls_what_it_reads_to_any_depth() -> None:
 
 
 def test_calculated_is_pulled_and_so_is_what_waits_for_its_cause() -> None:
-    assert pulled(3, stream_table(2, schedule="calculated"), stream_table(1, status="ERROR")) == [1, 2, 3]
+    assert pulled(3, stream_table(2, schedule="calculated"), stream_table(1, status="ERROR")) == [
+        1,
+        2,
+        3,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,10 @@ def ticked(ms: Millstream) -> dict[str, str]:
 
 
 def test_a_source_whose_capture_waits_for_a_lock_holds_up_its_readers_only(
-    ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
+    ms: Millstream,
+    writer: psycopg.Connection,
+    another: Callable[[], Connection],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(repair, "HASTY", Patience(seconds=0.3))
     writer.execute("ALTER TABLE t DISABLE TRIGGER ALL; INSERT INTO u VALUES (2, 2, 2)")
@@ -54,7 +57,10 @@ def test_a_source_whose_capture_waits_for_a_lock_holds_up_its_readers_only(
 
 
 def test_a_source_that_is_locked_while_its_query_is_planned_holds_up_its_readers_only(
-    ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
+    ms: Millstream,
+    writer: psycopg.Connection,
+    another: Callable[[], Connection],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("millstream.service.app.PLAN_PATIENCE", 0.3)
     for name in ("a_st", "b_st"):
@@ -68,16 +74,22 @@ def test_a_source_that_is_locked_while_its_query_is_planned_holds_up_its_readers
     assert ms.status()[0].consecutive_errors == 0
 
 
-def test_a_source_that_was_dropped_holds_up_its_readers_only(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_source_that_was_dropped_holds_up_its_readers_only(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     writer.execute("DROP TABLE t; INSERT INTO u VALUES (2, 2, 2)")
     assert ticked(ms) == {"b_st": "DIFFERENTIAL"}
-    writer.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (7, 7, 7)")
+    writer.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (7, 7, 7)"
+    )
     end_backoff(ms.app.conn)
     assert ticked(ms) == {"a_st": "REINITIALIZE", "b_st": "NO_DATA"}
     oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
 
 
-def test_a_column_that_a_reader_does_not_use_is_no_trouble_for_it(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_column_that_a_reader_does_not_use_is_no_trouble_for_it(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     ms.create_stream_table("c_st", "SELECT id, w FROM t", schedule="continuous")
     writer.execute("ALTER TABLE t DROP COLUMN w; INSERT INTO t VALUES (2, 2)")
     for _ in range(2):
@@ -94,7 +106,10 @@ def test_a_column_that_a_reader_does_not_use_is_no_trouble_for_it(ms: Millstream
 
 
 def test_a_stream_table_that_is_locked_holds_up_itself_only_and_not_for_long(
-    ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
+    ms: Millstream,
+    writer: psycopg.Connection,
+    another: Callable[[], Connection],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("millstream.refresh.source_locks.WRITE_TIMEOUT", "300ms")
     writer.execute("INSERT INTO t VALUES (2, 2, 2); INSERT INTO u VALUES (2, 2, 2)")

@@ -1,4 +1,6 @@
-"""The verb refresh: a refresh that was cancelled has not failed, and trouble that passes suspends nothing."""
+"""The verb refresh: a refresh that was cancelled has not failed, and trouble that passes suspends
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
 
 
 @contextmanager
-def while_it_sleeps(database: str, act: Callable[[psycopg.Connection, int], object]) -> Iterator[None]:
+def while_it_sleeps(
+    database: str, act: Callable[[psycopg.Connection, int], object]
+) -> Iterator[None]:
     """Do something as soon as a session of ours sleeps in the server."""
     asleep = (
         "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND application_name = 'millstream'"
@@ -90,10 +94,17 @@ def test_a_refresh_that_an_administrator_cancels_is_cancelled_and_not_failed(
         end_backoff(ms.app.conn)
         with while_it_sleeps(database, cancel):
             assert ms.tick() == []
-    with while_it_sleeps(database, cancel), pytest.raises(Cancelled, match='refresh of "st" was cancelled'):
+    with (
+        while_it_sleeps(database, cancel),
+        pytest.raises(Cancelled, match='refresh of "st" was cancelled'),
+    ):
         ms.refresh("st")
-    assert {entry.action for entry in ms.history("st")[:5]} == {"DIFFERENTIAL"}, "what was attempted"
-    assert {(entry.status, entry.reason) for entry in ms.history("st")[:5]} == {("CANCELLED", "MS407")}
+    assert {entry.action for entry in ms.history("st")[:5]} == {"DIFFERENTIAL"}, (
+        "what was attempted"
+    )
+    assert {(entry.status, entry.reason) for entry in ms.history("st")[:5]} == {
+        ("CANCELLED", "MS407")
+    }
     (told,) = ms.status()
     assert (told.status, told.consecutive_errors, told.transient_errors) == ("ACTIVE", 0, 0)
     assert [check.ok for check in ms.health() if check.name == "stream table public.st"] == [True]
@@ -107,9 +118,13 @@ def test_a_refresh_at_work_is_seen_by_other_sessions_and_leaves_one_entry(
 
     def look(conn: psycopg.Connection, _pid: int) -> None:
         columns = "action, reason, initiated_by, started_at"
-        running = f"SELECT {columns} FROM millstream.refresh_history WHERE status = 'RUNNING'".encode()
+        running = (
+            f"SELECT {columns} FROM millstream.refresh_history WHERE status = 'RUNNING'".encode()
+        )
         seen.extend(conn.execute(running).fetchall())
-        conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+        conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        )
 
     with while_it_sleeps(database, look), pytest.raises(MillstreamError):
         ms.refresh("st")
@@ -117,7 +132,11 @@ def test_a_refresh_at_work_is_seen_by_other_sessions_and_leaves_one_entry(
     succeeds(ms, writer)
     entries = ms.history("st")
     assert [entry.status for entry in entries] == ["COMPLETED", "FAILED", "COMPLETED"]
-    assert (entries[1].action, entries[1].reason, entries[1].started_at) == ("DIFFERENTIAL", "MS410", seen[0][3])
+    assert (entries[1].action, entries[1].reason, entries[1].started_at) == (
+        "DIFFERENTIAL",
+        "MS410",
+        seen[0][3],
+    )
 
 
 def test_a_scheduled_refresh_without_changes_is_counted_and_leaves_no_entry(
@@ -172,7 +191,8 @@ def test_a_refresh_that_is_asked_for_waits_for_whoever_works_on_the_table(
 
 # -- trouble that passes ---------------------------------------------------------------------
 
-# An error of the server's own, in the midst of the MERGE, with whatever SQLSTATE the table `trouble` has.
+# An error of the server's own, in the midst of the MERGE, with whatever SQLSTATE the table
+# `trouble` has.
 FAILING = """
 CREATE TABLE trouble (code text);
 CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
@@ -183,12 +203,29 @@ BEGIN
 END $$;
 CREATE TRIGGER fail AFTER INSERT OR UPDATE OR DELETE ON st FOR EACH STATEMENT EXECUTE FUNCTION fail();
 """
-TRANSIENT = ("53100", "53200", "53300", "53400", "40001", "40P01", "55P03", "57P01", "57P03", "08006", "25P04", "58030")
+TRANSIENT = (
+    "53100",
+    "53200",
+    "53300",
+    "53400",
+    "40001",
+    "40P01",
+    "55P03",
+    "57P01",
+    "57P03",
+    "08006",
+    "25P04",
+    "58030",
+)
 PERMANENT = ("22012", "23505", "42P01", "P0001", "XX000")
 
 
-def test_trouble_that_passes_is_counted_apart_and_never_suspends(ms: Millstream, writer: psycopg.Connection) -> None:
-    """Three deadlocks, or 0.6 s with a full disk, suspended a stream table until a person resumed it."""
+def test_trouble_that_passes_is_counted_apart_and_never_suspends(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    """Three deadlocks, or 0.6 s with a full disk, suspended a stream table until a person resumed
+    it.
+    """
     writer.execute("DELETE FROM slowness")
     ms.refresh("st")
     writer.execute(FAILING)
@@ -204,7 +241,11 @@ def test_trouble_that_passes_is_counted_apart_and_never_suspends(ms: Millstream,
         count += 2
         (told,) = ms.status()
         assert caught.value.retryable, code
-        assert (told.status, told.consecutive_errors, told.transient_errors) == ("ACTIVE", 0, count), (number, code)
+        assert (told.status, told.consecutive_errors, told.transient_errors) == (
+            "ACTIVE",
+            0,
+            count,
+        ), (number, code)
         assert caught.value.message in (told.last_transient_error or "")
     assert [check.ok for check in ms.health() if check.name == "stream table public.st"] == [False]
     for code in PERMANENT:
@@ -216,25 +257,37 @@ def test_trouble_that_passes_is_counted_apart_and_never_suspends(ms: Millstream,
     writer.execute("DELETE FROM trouble")
     assert ms.refresh("st").action == "DIFFERENTIAL"
     (told,) = ms.status()
-    assert (told.consecutive_errors, told.transient_errors, told.last_transient_error) == (0, 0, None)
+    assert (told.consecutive_errors, told.transient_errors, told.last_transient_error) == (
+        0,
+        0,
+        None,
+    )
     oracle.check(ms.app.conn, "SELECT id, v FROM t", "public.st")
 
 
 def test_a_scan_for_which_the_server_has_no_connection_left_is_tried_again(
     ms: Millstream, database: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error of a task of Spark's was a failure like any other: three of them suspended the stream table."""
+    """The error of a task of Spark's was a failure like any other: three of them suspended the
+    stream table.
+    """
     role = f"limited_{database.rpartition('_')[2]}"
     with psycopg.connect(database, autocommit=True) as admin:
         name = admin.info.dbname
         ms.uninstall()
-        admin.execute(f"CREATE ROLE {role} LOGIN; GRANT CREATE, TEMPORARY ON DATABASE {name} TO {role}".encode())
-        admin.execute(f"CREATE SCHEMA own AUTHORIZATION {role}; ALTER ROLE {role} SET search_path = own".encode())
+        admin.execute(
+            f"CREATE ROLE {role} LOGIN; GRANT CREATE, TEMPORARY ON DATABASE {name} TO {role}".encode()
+        )
+        admin.execute(
+            f"CREATE SCHEMA own AUTHORIZATION {role}; ALTER ROLE {role} SET search_path = own".encode()
+        )
         monkeypatch.setattr(access_paths, "SMALL_PAGES", -1)
         try:
             with millstream.connect(make_conninfo(database, user=role), spark=spark) as theirs:
                 with psycopg.connect(database, user=role, autocommit=True) as conn:
-                    conn.execute("CREATE TABLE own.t (id int PRIMARY KEY); INSERT INTO own.t VALUES (1)")
+                    conn.execute(
+                        "CREATE TABLE own.t (id int PRIMARY KEY); INSERT INTO own.t VALUES (1)"
+                    )
                 theirs.create_stream_table("st", "SELECT id FROM t", schedule="continuous")
                 open_now = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s"
                 held = admin.execute(open_now, (role,)).fetchall()[0][0]
@@ -245,7 +298,11 @@ def test_a_scan_for_which_the_server_has_no_connection_left_is_tried_again(
                 assert 'refresh of "st" failed' in caught.value.message
                 assert "Traceback" not in caught.value.detail
                 (told,) = theirs.status()
-                assert (told.status, told.consecutive_errors, told.transient_errors) == ("ACTIVE", 0, 3)
+                assert (told.status, told.consecutive_errors, told.transient_errors) == (
+                    "ACTIVE",
+                    0,
+                    3,
+                )
                 admin.execute(f"ALTER ROLE {role} CONNECTION LIMIT -1".encode())
                 assert theirs.refresh("st", full=True).action == "FULL"
                 oracle.check(theirs.app.conn, "SELECT id FROM own.t", "own.st")

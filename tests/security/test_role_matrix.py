@@ -1,4 +1,5 @@
-"""Every role, and what it reaches: each schema, table and function of ours, each command, each method of the API.
+"""Every role, and what it reaches: each schema, table and function of ours, each command, each
+method of the API.
 
     superuser      an administrator of the server
     service        installed Millstream, owns the catalog, runs refreshes
@@ -8,8 +9,8 @@
     application    writes to the source and reads the stream table
     stranger       may connect
 
-The objects come from pg_catalog, the commands and methods from the code: whatever is added is closed to all but the
-service role, or named here.
+The objects come from pg_catalog, the commands and methods from the code: whatever is added is
+closed to all but the service role, or named here.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ READING = {
 }
 _VISIBILITY = ("wait_visible", "is_visible", "is_captured", "service_is_running")
 VISIBILITY = {("function", f"millstream.{name}", "EXECUTE") for name in _VISIBILITY}
-WAITING = VISIBILITY | {("function", f"millstream.{name}", "EXECUTE") for name in ("wait_for", "raise_answer")}
+WAITING = VISIBILITY | {
+    ("function", f"millstream.{name}", "EXECUTE") for name in ("wait_for", "raise_answer")
+}
 ASKING = WAITING | {
     ("schema", "millstream", "USAGE"),
     ("relation", "millstream.own_requests", "SELECT"),
@@ -100,12 +103,16 @@ SHOP = """
     GRANT USAGE ON SCHEMA shop TO application, reader, operator;
     GRANT SELECT, INSERT ON shop.orders TO application;
 """
-QUERY = "SELECT region, max(amount) AS top, count(DISTINCT id) AS n FROM shop.orders GROUP BY region"
+QUERY = (
+    "SELECT region, max(amount) AS top, count(DISTINCT id) AS n FROM shop.orders GROUP BY region"
+)
 
 
 @pytest.fixture(scope="module")
 def server(spark: SparkSession) -> Iterator[Server]:
-    """A server of its own, since roles belong to a server: with all roles, a source and a stream table."""
+    """A server of its own, since roles belong to a server: with all roles, a source and a stream
+    table.
+    """
     bindir = os.environ.get("MILLSTREAM_TEST_BINDIR") or None
     with embedded(bindir=bindir, settings={"fsync": "off"}) as running:
         with psycopg.connect(running.dsn, autocommit=True) as admin:
@@ -113,7 +120,9 @@ def server(spark: SparkSession) -> Iterator[Server]:
         with connected(running, "owner") as owner:
             owner.execute(SHOP)
             with millstream.connect(dsn(running, "service"), spark=spark) as ms:
-                report = ms.create_stream_table("shop.totals", QUERY, schedule="manual", owner="owner")
+                report = ms.create_stream_table(
+                    "shop.totals", QUERY, schedule="manual", owner="owner"
+                )
                 assert report is not None
                 assert report.action == "FULL"
             owner.execute("GRANT SELECT ON shop.totals TO application")
@@ -145,10 +154,13 @@ class Probe:
     def is_open_to(self, role: str) -> bool:
         names = {self.name, self.name.partition("(")[0]}
         opened = OPEN.get(role, set())
-        return role in ("superuser", "service") or any((self.kind, name, self.right) in opened for name in names)
+        return role in ("superuser", "service") or any(
+            (self.kind, name, self.right) in opened for name in names
+        )
 
 
-# Every schema, relation and function of ours: kind, schema, name as it is written, relkind, types of the arguments.
+# Every schema, relation and function of ours: kind, schema, name as it is written, relkind, types
+# of the arguments.
 OBJECTS = """
     SELECT 'schema', nspname::text, quote_ident(nspname), NULL, NULL::text[]
     FROM pg_namespace WHERE nspname LIKE 'millstream%'
@@ -175,11 +187,17 @@ def probes(conn: psycopg.Connection) -> list[Probe]:
         elif kind == "function":
             found.append(_of_function(schema, name, arguments, is_procedure=relkind == "p"))
         elif relkind == "S":
-            found += [_of_relation(schema, name, right, None, "sequence") for right in ("USAGE", "SELECT", "UPDATE")]
+            found += [
+                _of_relation(schema, name, right, None, "sequence")
+                for right in ("USAGE", "SELECT", "UPDATE")
+            ]
         else:
             maintain = ("MAINTAIN",) if conn.info.server_version >= 170000 else ()
             rights = (*COLUMN_RIGHTS, *TABLE_RIGHTS, *maintain)
-            found += [_of_relation(schema, name, right, _statement(name, right, relkind)) for right in rights]
+            found += [
+                _of_relation(schema, name, right, _statement(name, right, relkind))
+                for right in rights
+            ]
     return found
 
 
@@ -187,7 +205,13 @@ def _of_schema(name: str) -> list[Probe]:
     has = "has_schema_privilege({role}, '" + name + "', '{right}')"
     return [
         Probe("schema", name, "USAGE", None, has.replace("{right}", "USAGE")),
-        Probe("schema", name, "CREATE", f"CREATE TABLE {name}.probe ()", has.replace("{right}", "CREATE")),
+        Probe(
+            "schema",
+            name,
+            "CREATE",
+            f"CREATE TABLE {name}.probe ()",
+            has.replace("{right}", "CREATE"),
+        ),
     ]
 
 
@@ -199,8 +223,14 @@ def _of_function(schema: str, name: str, arguments: list[str], *, is_procedure: 
     return Probe("function", name, "EXECUTE", statement, _entered(schema, has))
 
 
-def _of_relation(schema: str, name: str, right: str, statement: str | None, kind: str = "table") -> Probe:
-    function = "has_any_column_privilege" if right in COLUMN_RIGHTS and kind == "table" else f"has_{kind}_privilege"
+def _of_relation(
+    schema: str, name: str, right: str, statement: str | None, kind: str = "table"
+) -> Probe:
+    function = (
+        "has_any_column_privilege"
+        if right in COLUMN_RIGHTS and kind == "table"
+        else f"has_{kind}_privilege"
+    )
     has = f"{function}({{role}}, '{name}', '{right}')"
     return Probe("relation", name, right, statement, _entered(schema, has))
 
@@ -211,21 +241,34 @@ def _entered(schema: str, has: str) -> str:
 
 
 def _statement(name: str, right: str, relkind: str) -> str | None:
-    """A statement that needs the right and is rolled back; a view that cannot be written to complains of that first."""
+    """A statement that needs the right and is rolled back; a view that cannot be written to
+    complains of that first.
+    """
     if right == "SELECT":
         return f"SELECT 1 FROM {name} LIMIT 0"
-    by_right = {"INSERT": "EXPLAIN INSERT INTO {} DEFAULT VALUES", "DELETE": "DELETE FROM {} WHERE false"}
+    by_right = {
+        "INSERT": "EXPLAIN INSERT INTO {} DEFAULT VALUES",
+        "DELETE": "DELETE FROM {} WHERE false",
+    }
     return by_right[right].format(name) if relkind == "r" and right in by_right else None
 
 
-def test_each_schema_table_and_function_is_closed_but_for_what_is_named_here(server: Server) -> None:
+def test_each_schema_table_and_function_is_closed_but_for_what_is_named_here(
+    server: Server,
+) -> None:
     with connected(server, "superuser") as admin:
         every = probes(admin)
-        kinds = {(one.kind, name, one.right) for one in every for name in (one.name, one.name.partition("(")[0])}
+        kinds = {
+            (one.kind, name, one.right)
+            for one in every
+            for name in (one.name, one.name.partition("(")[0])
+        }
         assert kinds >= set().union(*OPEN.values())
         # Besides the catalog there are a buffer and the state of a block.
         assert any(name.startswith("millstream_changes.changes_") for _, name, _ in kinds)
-        assert any(kind == "relation" and name.startswith("millstream_state.") for kind, name, _ in kinds)
+        assert any(
+            kind == "relation" and name.startswith("millstream_state.") for kind, name, _ in kinds
+        )
         wrong = list[str]()
         for role in ROLES:
             asked = sql.SQL(" UNION ALL ").join(
@@ -257,13 +300,18 @@ def test_what_is_closed_is_refused_when_it_is_tried(server: Server) -> None:
 
 def test_nobody_but_the_service_can_lock_what_is_ours(server: Server) -> None:
     with connected(server, "superuser") as admin:
-        tables = [one.name for one in probes(admin) if one.kind == "relation" and one.right == "TRIGGER"]
+        tables = [
+            one.name for one in probes(admin) if one.kind == "relation" and one.right == "TRIGGER"
+        ]
     wrong = list[str]()
     for role in ("owner", "operator", "reader", "application", "stranger"):
         with connected(server, role) as conn:
             for name, mode in product(tables, ("ACCESS SHARE", "ROW SHARE")):
-                # Whoever may read a relation may lock it against being altered, and against nothing else.
-                allowed = mode == "ACCESS SHARE" and ("relation", name, "SELECT") in OPEN.get(role, set())
+                # Whoever may read a relation may lock it against being altered, and against nothing
+                # else.
+                allowed = mode == "ACCESS SHARE" and ("relation", name, "SELECT") in OPEN.get(
+                    role, set()
+                )
                 if (_sqlstate(conn, f"LOCK TABLE {name} IN {mode} MODE") == "42501") == allowed:
                     wrong.append(f"{role}: {name} in {mode}")
     assert wrong == []
@@ -286,9 +334,22 @@ def test_readers_see_how_things_stand_and_no_value_of_a_row(server: Server) -> N
     for role in sorted(LOOKING):
         with connected(server, role) as conn:
             cursor = conn.execute("SELECT * FROM millstream.stream_tables_info")
-            row = dict(zip([column.name for column in cursor.description or ()], cursor.fetchall()[0], strict=True))
+            row = dict(
+                zip(
+                    [column.name for column in cursor.description or ()],
+                    cursor.fetchall()[0],
+                    strict=True,
+                )
+            )
             facts = ("schema_name", "name", "owner", "status", "is_populated", "last_error_code")
-            assert [row[fact] for fact in facts] == ["shop", "totals", "owner", "ACTIVE", True, "MS402"]
+            assert [row[fact] for fact in facts] == [
+                "shop",
+                "totals",
+                "owner",
+                "ACTIVE",
+                True,
+                "MS402",
+            ]
             assert "secret" not in str(row)
             assert "SELECT" not in str(row)
             functions = (
@@ -298,11 +359,15 @@ def test_readers_see_how_things_stand_and_no_value_of_a_row(server: Server) -> N
                 "health_check()",
             )
             for function in functions:
-                shown = str(conn.execute(f"SELECT * FROM millstream.{function}".encode()).fetchall())
+                shown = str(
+                    conn.execute(f"SELECT * FROM millstream.{function}".encode()).fetchall()
+                )
                 assert shown != "[]"
                 assert "secret" not in shown
                 assert "max(" not in shown
-            sources = conn.execute("SELECT source::text, cdc_mode FROM millstream.check_cdc_health()").fetchall()
+            sources = conn.execute(
+                "SELECT source::text, cdc_mode FROM millstream.check_cdc_health()"
+            ).fetchall()
             assert sources == [("shop.orders", "TRIGGER")]
             assert _sqlstate(conn, "SELECT FROM shop.totals") == "42501"
             assert _sqlstate(conn, "SELECT FROM shop.orders") == "42501"
@@ -311,7 +376,12 @@ def test_readers_see_how_things_stand_and_no_value_of_a_row(server: Server) -> N
 TABLES = {
     # Of the source and of the stream table, who may read and who may write.
     "SELECT FROM shop.orders": {"superuser", "service", "owner", "application"},
-    "INSERT INTO shop.orders VALUES (9, 'west', 1)": {"superuser", "service", "owner", "application"},
+    "INSERT INTO shop.orders VALUES (9, 'west', 1)": {
+        "superuser",
+        "service",
+        "owner",
+        "application",
+    },
     "DELETE FROM shop.orders": {"superuser", "service", "owner"},
     "SELECT FROM shop.totals": {"superuser", "service", "owner", "application"},
     # The guard refuses whoever has the right.
@@ -364,8 +434,14 @@ CALLS: dict[str, tuple[str, ...]] = {
 HARMLESS_CALLS = {"events", "close"}
 
 
-def test_no_method_of_the_api_works_for_another_role_than_the_service(server: Server, spark: SparkSession) -> None:
-    methods = {name for name, value in vars(Millstream).items() if callable(value) and not name.startswith("_")}
+def test_no_method_of_the_api_works_for_another_role_than_the_service(
+    server: Server, spark: SparkSession
+) -> None:
+    methods = {
+        name
+        for name, value in vars(Millstream).items()
+        if callable(value) and not name.startswith("_")
+    }
     assert methods == set(CALLS) | HARMLESS_CALLS
     wrong = list[str]()
     for role, refusal in REFUSED.items():
@@ -408,23 +484,34 @@ FOR_READERS = {"top"}
 
 
 def test_no_command_works_for_another_role_than_the_service(server: Server) -> None:
-    assert {cli.name_of(command) for command in cli.COMMANDS} == set(COMMANDS) | FOR_ANYBODY | FOR_READERS
+    assert {cli.name_of(command) for command in cli.COMMANDS} == set(
+        COMMANDS
+    ) | FOR_ANYBODY | FOR_READERS
     wrong = list[str]()
     for role, refusal in REFUSED.items():
         for command, arguments in COMMANDS.items():
-            ended = CliRunner().invoke(cli.app, [command, *arguments], env={"MILLSTREAM_DSN": dsn(server, role)})
+            ended = CliRunner().invoke(
+                cli.app, [command, *arguments], env={"MILLSTREAM_DSN": dsn(server, role)}
+            )
             if ended.exit_code != Exit.SURROUNDINGS or refusal.code not in ended.stderr:
-                wrong.append(f"{role}: {command} ended with {ended.exit_code}: {ended.stderr or ended.exception}")
+                wrong.append(
+                    f"{role}: {command} ended with {ended.exit_code}: {ended.stderr or ended.exception}"
+                )
     assert wrong == []
 
 
 def test_top_shows_how_things_stand_to_readers_and_to_nobody_else(server: Server) -> None:
     for role in ROLES:
-        ended = CliRunner().invoke(cli.app, ["top", "--once"], env={"MILLSTREAM_DSN": dsn(server, role)})
+        ended = CliRunner().invoke(
+            cli.app, ["top", "--once"], env={"MILLSTREAM_DSN": dsn(server, role)}
+        )
         if role in LOOKING | {"service"}:
             assert (ended.exit_code, "shop.totals" in ended.stdout) == (Exit.OK, True), role
         else:
-            assert (ended.exit_code, REFUSED[role].code in ended.stderr) == (Exit.SURROUNDINGS, True), role
+            assert (ended.exit_code, REFUSED[role].code in ended.stderr) == (
+                Exit.SURROUNDINGS,
+                True,
+            ), role
 
 
 def test_the_doctor_tells_each_role_what_it_lacks_and_changes_nothing(server: Server) -> None:
@@ -435,7 +522,10 @@ def test_the_doctor_tells_each_role_what_it_lacks_and_changes_nothing(server: Se
 
 def test_the_service_can_do_all_of_it(server: Server, spark: SparkSession) -> None:
     """Last in this file: the catalog is gone afterwards."""
-    with millstream.connect(dsn(server, "service"), spark=spark) as ms, connected(server, "application") as application:
+    with (
+        millstream.connect(dsn(server, "service"), spark=spark) as ms,
+        connected(server, "application") as application,
+    ):
         application.execute("INSERT INTO shop.orders VALUES (3, 'north', 30)")
         assert ms.refresh("shop.totals").action == "DIFFERENTIAL"
         assert ms.verify("shop.totals").ok

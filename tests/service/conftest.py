@@ -9,8 +9,12 @@ import psycopg
 from millstream import Millstream
 
 
-def exact_through(ms: Millstream, database: str, queries: Mapping[str, str], changes: Sequence[str]) -> None:
-    """Keep every query; after each change all are refreshed, differentially, and equal to PostgreSQL's answer."""
+def exact_through(
+    ms: Millstream, database: str, queries: Mapping[str, str], changes: Sequence[str]
+) -> None:
+    """Keep every query; after each change all are refreshed, differentially, and equal to
+    PostgreSQL's answer.
+    """
     names = {what: f"st_{number}" for number, what in enumerate(queries)}
     for what, query in queries.items():
         ms.create_stream_table(names[what], query, schedule="1h", refresh_mode="DIFFERENTIAL")

@@ -1,4 +1,6 @@
-"""Adopting a catalog that was restored or copied: every stream table comes back exact, or is listed and left alone."""
+"""Adopting a catalog that was restored or copied: every stream table comes back exact, or is listed
+and left alone.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ QUERIES = {
     "s4": "SELECT g, n + 1 AS more FROM s1",
     "s5": "SELECT id, row_number() OVER (PARTITION BY g ORDER BY id) AS place FROM parted",
 }
-# The sources of the others are captured from WAL: by a slot and a publication, which a dump does not take along.
+# The sources of the others are captured from WAL: by a slot and a publication, which a dump does
+# not take along.
 BY_TRIGGER = ("s0", "s3")
 
 LEFT = """
@@ -85,8 +88,12 @@ def original(server: Server, spark: SparkSession) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def restored(server: Server, elsewhere: Server, original: str, tmp_path_factory: pytest.TempPathFactory) -> Copy:
-    """Makes copies of a database that was restored in the other cluster, which are as foreign as it is."""
+def restored(
+    server: Server, elsewhere: Server, original: str, tmp_path_factory: pytest.TempPathFactory
+) -> Copy:
+    """Makes copies of a database that was restored in the other cluster, which are as foreign as it
+    is.
+    """
     file = tmp_path_factory.mktemp("dump") / "dump"
     dump(server, original, file)
     template = restore(elsewhere, file, "restored", shift=11)
@@ -111,7 +118,9 @@ def make(conn: Connection) -> None:
         # Dropped columns: the attnums of a restored table are others.
         conn.execute(f"CREATE TABLE t{number} (gone int, id int PRIMARY KEY, g int, v numeric)")
         conn.execute(f"ALTER TABLE t{number} DROP COLUMN gone")
-        conn.execute(f"INSERT INTO t{number} SELECT i, i % 3, i * {number} FROM generate_series(1, 20) AS i")
+        conn.execute(
+            f"INSERT INTO t{number} SELECT i, i % 3, i * {number} FROM generate_series(1, 20) AS i"
+        )
     conn.execute(
         """CREATE TABLE parted (id int, g int) PARTITION BY RANGE (id);
         CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10);
@@ -123,7 +132,12 @@ def make(conn: Connection) -> None:
 def move_to_wal(ms: Millstream) -> None:
     """Move every table whose readers allow it."""
     deadline = time.monotonic() + 60
-    while {source.name for source in sources.every(ms.app.conn) if source.mode == "WAL"} < {"parted", "t1", "t2", "t3"}:
+    while {source.name for source in sources.every(ms.app.conn) if source.mode == "WAL"} < {
+        "parted",
+        "t1",
+        "t2",
+        "t3",
+    }:
         assert time.monotonic() < deadline, sources.every(ms.app.conn)
         ms.app.steps = TransitionMemory()
         transitions.advance(ms.app)
@@ -135,15 +149,21 @@ def write(conn: Connection, start: int) -> None:
         conn.execute(f"INSERT INTO t{number} VALUES ({start}, 1, 7)")
         conn.execute(f"UPDATE t{number} SET v = v + 1 WHERE id = 3")
         conn.execute(f"DELETE FROM t{number} WHERE id = {start - 95}")
-    conn.execute(f"INSERT INTO parted VALUES ({start - 20}, 1); DELETE FROM parted WHERE id = {start - 94}")
+    conn.execute(
+        f"INSERT INTO parted VALUES ({start - 20}, 1); DELETE FROM parted WHERE id = {start - 94}"
+    )
 
 
 def users_rows(conn: Connection) -> dict[str, list[tuple[Any, ...]]]:
-    return {f"t{n}": conn.execute(f"SELECT * FROM t{n} ORDER BY id").fetchall() for n in range(TABLES)}
+    return {
+        f"t{n}": conn.execute(f"SELECT * FROM t{n} ORDER BY id").fetchall() for n in range(TABLES)
+    }
 
 
 def check_exact(dsn: str, spark: SparkSession) -> None:
-    """Every stream table equals its query, now and after a differential refresh; nothing is left over."""
+    """Every stream table equals its query, now and after a differential refresh; nothing is left
+    over.
+    """
     with connect(dsn) as conn, opened(dsn, spark) as ms:
         for name, query in QUERIES.items():
             oracle.check(conn, query, name)
@@ -156,7 +176,9 @@ def check_exact(dsn: str, spark: SparkSession) -> None:
         assert {kind: count for kind, count in conn.execute(LEFT) if count} == {}
 
 
-def test_every_stream_table_of_a_restored_database_comes_back_exact(restored: Copy, spark: SparkSession) -> None:
+def test_every_stream_table_of_a_restored_database_comes_back_exact(
+    restored: Copy, spark: SparkSession
+) -> None:
     dsn = restored()
     with connect(dsn) as there, opened(dsn, spark) as ms:
         write(there, 100)
@@ -172,7 +194,9 @@ def test_every_stream_table_of_a_restored_database_comes_back_exact(restored: Co
         found = ms.adopt()
         assert set(found.adopted) == set(tried.adopted)
         assert {report.action for report in found.reports} <= {"REINITIALIZE", "NO_DATA"}
-        assert not before & secrets(there), "another name for slot and publication, another secret of the guards"
+        assert not before & secrets(there), (
+            "another name for slot and publication, another secret of the guards"
+        )
         assert users_rows(there) == rows
         assert ms.adopt().adopted == (), "nothing is left to adopt"
     check_exact(dsn, spark)
@@ -187,7 +211,9 @@ def test_every_stream_table_of_a_restored_database_comes_back_exact(restored: Co
         ms.uninstall()
         assert users_rows(there) == rows
         query = "SELECT relreplident FROM pg_class WHERE relname ~ '^(t[0-9]|parted)' AND relkind IN ('r', 'p')"
-        assert set(there.execute(query)) == {("d",)}, "set back by name: we had set it in the other database"
+        assert set(there.execute(query)) == {("d",)}, (
+            "set back by name: we had set it in the other database"
+        )
 
 
 def secrets(conn: Connection) -> set[str]:
@@ -231,13 +257,18 @@ UNRESOLVED = {
         "ALTER TABLE s0 RENAME TO other; CREATE TABLE s0 (id int, g int, v numeric); CREATE UNIQUE INDEX ON s0 (id)",
         "not have Millstream's comment",
     ),
-    "a column has another type": ("ALTER TABLE s0 ALTER COLUMN v TYPE text", "has type text, not numeric"),
+    "a column has another type": (
+        "ALTER TABLE s0 ALTER COLUMN v TYPE text",
+        "has type text, not numeric",
+    ),
     "a column of the source is gone": ("ALTER TABLE t0 DROP COLUMN v", "v"),
 }
 
 
 @pytest.mark.parametrize("case", UNRESOLVED)
-def test_what_cannot_be_resolved_is_listed_and_left_alone(restored: Copy, spark: SparkSession, case: str) -> None:
+def test_what_cannot_be_resolved_is_listed_and_left_alone(
+    restored: Copy, spark: SparkSession, case: str
+) -> None:
     dsn = restored()
     statement, reason = UNRESOLVED[case]
     with connect(dsn) as there, opened(dsn, spark) as ms:

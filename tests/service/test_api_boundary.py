@@ -13,7 +13,9 @@ from millstream.service.api_boundary import KINDS, check, public, translate_erro
 
 
 @public
-def called(name: str, n: int = 20, full: bool = False, forget: Sequence[str] = (), error: Any = None) -> str:
+def called(
+    name: str, n: int = 20, full: bool = False, forget: Sequence[str] = (), error: Any = None
+) -> str:
     """A function of the API; it raises what it is told to raise."""
     if error is not None:
         raise error

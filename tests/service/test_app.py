@@ -1,4 +1,5 @@
-"""Plans are made when they are needed: a new process plans no stream table of which nothing has changed.
+"""Plans are made when they are needed: a new process plans no stream table of which nothing has
+changed.
 
 The first tick of a new process over 300 stream tables took 36 seconds, nearly all of it planning.
 """
@@ -73,7 +74,10 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def anew(database: str, spark: SparkSession) -> Callable[[], AbstractContextManager[Millstream]]:
-    """A new process: it knows no plans. Each of its refreshes is compared with PostgreSQL's answer."""
+    """A new process: it knows no plans.
+
+    Each of its refreshes is compared with PostgreSQL's answer.
+    """
 
     def exact(now: Cut, job: Job, report: RefreshReport) -> None:
         oracle.check(now.conn, job.table.query, job.table.qualified)
@@ -165,7 +169,9 @@ def test_what_changed_under_a_stream_table_that_is_not_planned_is_noticed_and_to
         assert all(ms.verify(name).ok for name in ("s", "other"))
 
 
-def test_a_stream_table_that_is_due_takes_what_it_reads_along(anew: Anew, writer: psycopg.Connection) -> None:
+def test_a_stream_table_that_is_due_takes_what_it_reads_along(
+    anew: Anew, writer: psycopg.Connection
+) -> None:
     with anew() as ms:
         ms.create_stream_table("a", "SELECT id, v FROM t0", schedule="1h")
         ms.create_stream_table("b", "SELECT id, v + 1 AS v FROM a", schedule="calculated")
@@ -174,7 +180,9 @@ def test_a_stream_table_that_is_due_takes_what_it_reads_along(anew: Anew, writer
         assert actions(ms) == dict.fromkeys("abc", "DIFFERENTIAL")
         writer.execute("UPDATE t0 SET v = v + 1 WHERE id = 3")
         ms.alter_stream_table("b", schedule="manual")
-        assert actions(ms) == {"c": "NO_DATA"}, "what is manual is not pulled, nor what only it reads"
+        assert actions(ms) == {"c": "NO_DATA"}, (
+            "what is manual is not pulled, nor what only it reads"
+        )
         cut = {one.name: one.data_timestamp for one in ms.status()}
         assert cut["c"] == cut["b"], "no later than what it reads"
 
@@ -182,10 +190,14 @@ def test_a_stream_table_that_is_due_takes_what_it_reads_along(anew: Anew, writer
 def test_one_that_is_tried_again_in_a_later_cut_takes_what_it_reads_to_that_cut(
     anew: Anew, writer: psycopg.Connection
 ) -> None:
-    """The bug: the second try of a reader had a later cut than what it reads, which was done with the first."""
+    """The bug: the second try of a reader had a later cut than what it reads, which was done with
+    the first.
+    """
     with anew() as ms:
         ms.create_stream_table("a", "SELECT id, v FROM t0", schedule="continuous")
-        ms.create_stream_table("b", "SELECT id, v FROM a UNION ALL SELECT id, v FROM t2", schedule="continuous")
+        ms.create_stream_table(
+            "b", "SELECT id, v FROM a UNION ALL SELECT id, v FROM t2", schedule="continuous"
+        )
         writer.execute("UPDATE t0 SET v = v + 1 WHERE id = 3")
         # Its capture is repaired between the two tries.
         writer.execute("ALTER TABLE t2 DISABLE TRIGGER USER")
@@ -202,13 +214,20 @@ def test_one_that_is_tried_again_in_a_later_cut_takes_what_it_reads_to_that_cut(
 def test_one_that_is_forgotten_meanwhile_is_no_error(
     database: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bug: a request changed a stream table while another application looked for work: KeyError."""
+    """The bug: a request changed a stream table while another application looked for work:
+    KeyError.
+    """
     conn.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with millstream.connect(database) as ms:
         for name in ("a", "b"):
             ms.create_stream_table(name, "SELECT id FROM t", initialize=False)
         first, second = (
-            replace(table, frontier=Snapshot.parse("1:1:"), reads_clock=False, planned_by=version_stamp())
+            replace(
+                table,
+                frontier=Snapshot.parse("1:1:"),
+                reads_clock=False,
+                planned_by=version_stamp(),
+            )
             for table in stream_tables.every(ms.app.conn)
         )
         ms.app.forget(first.id)
@@ -221,10 +240,14 @@ def test_one_that_is_forgotten_meanwhile_is_no_error(
             return every(conn)
 
         monkeypatch.setattr(upstreams, "every", forgetting)
-        assert ms.app.unplanned([first, second]) == {}, "they stand on nothing before they are filled"
+        assert ms.app.unplanned([first, second]) == {}, (
+            "they stand on nothing before they are filled"
+        )
 
 
-def test_a_former_leader_that_has_lost_its_session_opens_no_other_one(database: str, conn: Connection) -> None:
+def test_a_former_leader_that_has_lost_its_session_opens_no_other_one(
+    database: str, conn: Connection
+) -> None:
     """The bug: the new leader had ended its sessions, and it went on in a new one."""
     with millstream.connect(database) as ms:
         ms.app.epoch = leadership.take_over(conn, uuid4())
@@ -243,8 +266,14 @@ def test_spark_is_started_with_the_settings(database: str, monkeypatch: pytest.M
     given = dict[str, str]()
     monkeypatch.setattr(session, "_session", given.update)
     monkeypatch.setattr(session, "prepare", lambda spark: spark)
-    settings = Settings(spark_master="local[3]", spark_driver_memory="512MB", spark_conf={"spark.ui.port": "4050"})
+    settings = Settings(
+        spark_master="local[3]", spark_driver_memory="512MB", spark_conf={"spark.ui.port": "4050"}
+    )
     with millstream.connect(database, settings=settings) as ms:
         ms.app._start()
     found = {name: given[name] for name in ("spark.master", "spark.driver.memory", "spark.ui.port")}
-    assert found == {"spark.master": "local[3]", "spark.driver.memory": "512m", "spark.ui.port": "4050"}
+    assert found == {
+        "spark.master": "local[3]",
+        "spark.driver.memory": "512m",
+        "spark.ui.port": "4050",
+    }

@@ -1,4 +1,6 @@
-"""A stream table whose plan is no longer the one it was made with starts over, and is exact from then on."""
+"""A stream table whose plan is no longer the one it was made with starts over, and is exact from
+then on.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,13 @@ def writer(database: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_view_that_was_replaced_by_another_shape(database: str, writer: psycopg.Connection, shape: str) -> None:
+def test_a_view_that_was_replaced_by_another_shape(
+    database: str, writer: psycopg.Connection, shape: str
+) -> None:
     with millstream.connect(database) as ms:
-        ms.create_stream_table("st", "SELECT a, sum(n) AS total, count(*) AS k FROM v GROUP BY a", schedule="1h")
+        ms.create_stream_table(
+            "st", "SELECT a, sum(n) AS total, count(*) AS k FROM v GROUP BY a", schedule="1h"
+        )
         writer.execute("UPDATE t SET b = 3 WHERE id = 7")
         assert ms.refresh("st").action == "DIFFERENTIAL"
         writer.execute(f"CREATE OR REPLACE VIEW v AS {shape}")
@@ -43,9 +49,13 @@ def test_a_view_that_was_replaced_by_another_shape(database: str, writer: psycop
         _goes_on(ms, writer)
 
 
-def test_what_another_version_planned_is_made_anew(database: str, writer: psycopg.Connection) -> None:
+def test_what_another_version_planned_is_made_anew(
+    database: str, writer: psycopg.Connection
+) -> None:
     with millstream.connect(database) as ms:
-        ms.create_stream_table("st", "SELECT a, max(b) AS m, array_agg(b ORDER BY b) AS n FROM t GROUP BY a")
+        ms.create_stream_table(
+            "st", "SELECT a, max(b) AS m, array_agg(b ORDER BY b) AS n FROM t GROUP BY a"
+        )
     # As an older version left it: its state has other columns, and its plan reads otherwise.
     writer.execute("UPDATE millstream.blocks SET plan = 'Block result, as it used to be'")
     writer.execute("UPDATE millstream.stream_tables SET planned_by = 'an older version'")
@@ -58,6 +68,8 @@ def test_what_another_version_planned_is_made_anew(database: str, writer: psycop
 
 def _goes_on(ms: Millstream, writer: psycopg.Connection) -> None:
     assert ms.verify("st").ok
-    writer.execute("INSERT INTO t VALUES (100, 2, 6); DELETE FROM t WHERE id = 12; UPDATE t SET a = 1 WHERE id = 20")
+    writer.execute(
+        "INSERT INTO t VALUES (100, 2, 6); DELETE FROM t WHERE id = 12; UPDATE t SET a = 1 WHERE id = 20"
+    )
     assert ms.refresh("st").action == "DIFFERENTIAL"
     assert ms.verify("st").ok

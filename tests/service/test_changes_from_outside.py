@@ -1,4 +1,6 @@
-"""What others do to sources and stream tables: answered with the right rows or with an error, never with wrong rows."""
+"""What others do to sources and stream tables: answered with the right rows or with an error, never
+with wrong rows.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ pytestmark = pytest.mark.spark
 def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
     writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v numeric(8,2))")
     writer.execute("CREATE TABLE other (id int PRIMARY KEY)")
-    writer.execute("INSERT INTO t SELECT i, i % 3, i FROM generate_series(1, 9) AS i; INSERT INTO other VALUES (1)")
+    writer.execute(
+        "INSERT INTO t SELECT i, i % 3, i FROM generate_series(1, 9) AS i; INSERT INTO other VALUES (1)"
+    )
     return writer
 
 
@@ -67,7 +71,9 @@ def test_a_full_refresh_repairs_what_was_written_by_hand(
     ms.create_stream_table("st", query)
     columns = [
         name
-        for (name,) in writer.execute("SELECT attname FROM pg_attribute WHERE attrelid = 'st'::regclass AND attnum > 0")
+        for (name,) in writer.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = 'st'::regclass AND attnum > 0"
+        )
     ]
     values = ["'\\x01'" if name == "__ms_row_id" else "99" for name in columns]
     writer.execute(f"INSERT INTO st VALUES ({', '.join(values)})".encode())
@@ -79,12 +85,16 @@ def test_a_full_refresh_repairs_what_was_written_by_hand(
     assert ms.verify("st").ok
 
 
-def test_a_trigger_on_a_stream_table_may_write_to_a_source(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_trigger_on_a_stream_table_may_write_to_a_source(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     writer.execute("CREATE FUNCTION copy_row() RETURNS trigger LANGUAGE plpgsql AS "
                    "$$ BEGIN INSERT INTO other VALUES (NEW.id + 100); RETURN NULL; END $$")  # fmt: skip
     ms.create_stream_table("a_rows", "SELECT id, g FROM t", schedule="continuous")
     ms.create_stream_table("b_count", "SELECT count(*) AS n FROM other", schedule="continuous")
-    writer.execute("CREATE TRIGGER copy AFTER INSERT ON a_rows FOR EACH ROW EXECUTE FUNCTION copy_row()")
+    writer.execute(
+        "CREATE TRIGGER copy AFTER INSERT ON a_rows FOR EACH ROW EXECUTE FUNCTION copy_row()"
+    )
     writer.execute("INSERT INTO t VALUES (10, 1, 1), (11, 2, 2)")
     for _ in range(3):
         ms.tick()
@@ -92,13 +102,19 @@ def test_a_trigger_on_a_stream_table_may_write_to_a_source(ms: Millstream, write
     assert writer.execute("SELECT n FROM b_count").fetchone() == (3,)
 
 
-def test_triggers_of_the_user_fire_once_per_real_change(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_triggers_of_the_user_fire_once_per_real_change(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     ms.create_stream_table("sums", "SELECT g, sum(v) AS s FROM t GROUP BY g")
     writer.execute("CREATE TABLE seen (op text, old_s numeric, new_s numeric)")
     writer.execute("CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
                    "$$ BEGIN INSERT INTO seen VALUES (TG_OP, OLD.s, NEW.s); RETURN NULL; END $$")  # fmt: skip
-    writer.execute("CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON sums FOR EACH ROW EXECUTE FUNCTION note()")
-    writer.execute("UPDATE t SET v = v + 1 WHERE id = 3; INSERT INTO t VALUES (20, 7, 5); DELETE FROM t WHERE g = 1")
+    writer.execute(
+        "CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON sums FOR EACH ROW EXECUTE FUNCTION note()"
+    )
+    writer.execute(
+        "UPDATE t SET v = v + 1 WHERE id = 3; INSERT INTO t VALUES (20, 7, 5); DELETE FROM t WHERE g = 1"
+    )
     writer.execute("UPDATE t SET v = v + 1 WHERE id = 2; UPDATE t SET v = v - 1 WHERE id = 2")
     ms.refresh("sums")
     seen = writer.execute("SELECT op, old_s, new_s FROM seen ORDER BY op").fetchall()
@@ -134,12 +150,19 @@ def test_an_error_of_one_table_is_told_and_kept(ms: Millstream, writer: psycopg.
 # -- the guard -----------------------------------------------------------------------------------
 
 
-def test_writes_to_a_stream_table_are_refused_and_refreshes_go_on(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_writes_to_a_stream_table_are_refused_and_refreshes_go_on(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     """`INSERT INTO st` stayed for ever: refresh and health were fine, only verify told."""
     query = "SELECT g, count(*) AS n FROM t GROUP BY g"
     ms.create_stream_table("st", query)
     ms.create_stream_table("reader", "SELECT g FROM st WHERE n > 1")
-    for statement in ("INSERT INTO st VALUES (99, 1)", "UPDATE st SET n = 0", "DELETE FROM st", "TRUNCATE st"):
+    for statement in (
+        "INSERT INTO st VALUES (99, 1)",
+        "UPDATE st SET n = 0",
+        "DELETE FROM st",
+        "TRUNCATE st",
+    ):
         with pytest.raises(psycopg.errors.WrongObjectType, match="it is a stream table"):
             writer.execute(statement.encode())
     writer.execute(
@@ -179,7 +202,9 @@ def test_a_stream_table_from_before_there_were_guards_gets_one_without_being_com
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
     ms.create_stream_table("st", "SELECT id, g FROM t")
-    writer.execute("DROP TRIGGER millstream_guard ON st; UPDATE millstream.stream_tables SET is_guarded = false")
+    writer.execute(
+        "DROP TRIGGER millstream_guard ON st; UPDATE millstream.stream_tables SET is_guarded = false"
+    )
     assert ms.refresh("st").action == "NO_DATA"
     with pytest.raises(psycopg.errors.WrongObjectType):
         writer.execute("DELETE FROM st")

@@ -27,7 +27,8 @@ TABLES = """
 
 
 CHANGE = (
-    "UPDATE {t} SET {g} = 1 WHERE {id} = 3; DELETE FROM {t} WHERE {id} = 4; INSERT INTO {t} VALUES ({n}, 2, 7, 'x')"
+    "UPDATE {t} SET {g} = 1 WHERE {id} = 3; DELETE FROM {t} WHERE "
+    "{id} = 4; INSERT INTO {t} VALUES ({n}, 2, 7, 'x')"
 )
 
 
@@ -44,7 +45,9 @@ def change(writer: psycopg.Connection, n: int, t: str = "t", id: str = "id", g: 
 
 def make(ms: Millstream) -> None:
     ms.create_stream_table("totals", TOTALS)
-    ms.create_stream_table("named", "SELECT t.id, names.name, t.v FROM t JOIN names ON names.g = t.g")
+    ms.create_stream_table(
+        "named", "SELECT t.id, names.name, t.v FROM t JOIN names ON names.g = t.g"
+    )
     ms.create_stream_table("above", "SELECT count(*) AS groups, sum(total) AS total FROM totals")
 
 
@@ -56,8 +59,14 @@ def actions(ms: Millstream) -> dict[str, str]:
 
 
 def check(ms: Millstream, t: str = "t", g: str = "g", v: str = "v", id: str = "id") -> None:
-    oracle.check(ms.app.conn, f"SELECT {g} AS g, sum({v}) AS total, count(*) AS n FROM {t} GROUP BY {g}", "totals")
-    named = f"SELECT x.{id} AS id, names.name, x.{v} AS v FROM {t} AS x JOIN names ON names.g = x.{g}"
+    oracle.check(
+        ms.app.conn,
+        f"SELECT {g} AS g, sum({v}) AS total, count(*) AS n FROM {t} GROUP BY {g}",
+        "totals",
+    )
+    named = (
+        f"SELECT x.{id} AS id, names.name, x.{v} AS v FROM {t} AS x JOIN names ON names.g = x.{g}"
+    )
     oracle.check(ms.app.conn, named, "named")
 
 
@@ -85,9 +94,13 @@ DECORATION = """
 def test_retyped_columns_are_followed_and_the_table_stays_the_same_one(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
-    """Every refresh failed until the stream table was created again, without its indexes, rights and triggers."""
+    """Every refresh failed until the stream table was created again, without its indexes, rights
+    and triggers.
+    """
     make(ms)
-    ms.create_stream_table("texts", "SELECT w, count(*) AS n, max(v) AS last FROM t GROUP BY w HAVING min(v) > 0")
+    ms.create_stream_table(
+        "texts", "SELECT w, count(*) AS n, max(v) AS last FROM t GROUP BY w HAVING min(v) > 0"
+    )
     writer.execute(DECORATED)
     decoration = writer.execute(DECORATION).fetchall()
     for n, (ddl, type) in enumerate(
@@ -110,15 +123,21 @@ def test_retyped_columns_are_followed_and_the_table_stays_the_same_one(
         check(ms)
         query = "SELECT w, count(*) AS n, max(v) AS last FROM t GROUP BY w HAVING min(v) > 0"
         oracle.check(ms.app.conn, query, "texts")
-        assert writer.execute("SELECT DISTINCT pg_typeof(total)::text FROM totals").fetchall() == [(type,)]
+        assert writer.execute("SELECT DISTINCT pg_typeof(total)::text FROM totals").fetchall() == [
+            (type,)
+        ]
         assert writer.execute(DECORATION).fetchall() == decoration
         writer.execute("UPDATE t SET v = v + 1 WHERE id IN (1, 2)")
         assert set(actions(ms).values()) == {"DIFFERENTIAL"}
 
 
-def test_a_view_over_a_stream_table_that_stands_in_the_way_is_named(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_view_over_a_stream_table_that_stands_in_the_way_is_named(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     ms.create_stream_table("totals", TOTALS, schedule="continuous")
-    writer.execute("CREATE VIEW shown AS SELECT total FROM totals; ALTER TABLE t ALTER v TYPE bigint")
+    writer.execute(
+        "CREATE VIEW shown AS SELECT total FROM totals; ALTER TABLE t ALTER v TYPE bigint"
+    )
     with pytest.raises(SourceChanged, match="cannot get the columns") as caught:
         ms.refresh("totals")
     assert "view public.shown" in caught.value.detail
@@ -132,12 +151,18 @@ def test_a_view_over_a_stream_table_that_stands_in_the_way_is_named(ms: Millstre
 def test_columns_of_a_stream_table_are_altered_also_while_its_reader_is_suspended(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
-    """Its triggers, which capture for the reader, named the former types: each refresh of it failed."""
+    """Its triggers, which capture for the reader, named the former types: each refresh of it
+    failed.
+    """
     ms.create_stream_table("shown", "SELECT id, v FROM t")
     ms.create_stream_table("above", "SELECT max(v) AS v FROM shown")
     ms.alter_stream_table("above", status="SUSPENDED")
-    writer.execute("ALTER TABLE t ALTER v TYPE text; INSERT INTO t (id, v) VALUES (30, 'no number')")
-    assert [(report.name, report.action) for report in ms.refresh_all()] == [("shown", "REINITIALIZE")]
+    writer.execute(
+        "ALTER TABLE t ALTER v TYPE text; INSERT INTO t (id, v) VALUES (30, 'no number')"
+    )
+    assert [(report.name, report.action) for report in ms.refresh_all()] == [
+        ("shown", "REINITIALIZE")
+    ]
     assert ms.verify("shown").ok
     ms.alter_stream_table("above", status="ACTIVE")
     ms.refresh_all()

@@ -1,4 +1,6 @@
-"""Settings of the database: below those of the process, above the defaults, and never a reason not to connect."""
+"""Settings of the database: below those of the process, above the defaults, and never a reason not
+to connect.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,32 @@ def _places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_database_gives_way_to_code_environment_and_file_and_beats_the_default() -> None:
-    stored = {"shutdown_timeout": "1s", "max_concurrent_refreshes": "9", "max_lookup_rows": "9", "cdc_mode": "wal"}
+    stored = {
+        "shutdown_timeout": "1s",
+        "max_concurrent_refreshes": "9",
+        "max_lookup_rows": "9",
+        "cdc_mode": "wal",
+    }
     resolved = resolve(Settings(max_lookup_rows=3), stored)
     found = resolved.settings
     assert found.max_lookup_rows == 3
     assert found.max_concurrent_refreshes == 2
     assert found.shutdown_timeout == timedelta(seconds=20)
     assert found.cdc_mode == "wal"
-    names = ["max_lookup_rows", "max_concurrent_refreshes", "shutdown_timeout", "cdc_mode", "enabled"]
-    assert [found.origin(name) for name in names] == ["code", "environment", "file", "database", "default"]
+    names = [
+        "max_lookup_rows",
+        "max_concurrent_refreshes",
+        "shutdown_timeout",
+        "cdc_mode",
+        "enabled",
+    ]
+    assert [found.origin(name) for name in names] == [
+        "code",
+        "environment",
+        "file",
+        "database",
+        "default",
+    ]
     assert resolved.ignored == {}
 
 
@@ -47,10 +66,15 @@ def test_a_stored_value_that_cannot_hold_is_ignored_with_the_reason_and_the_othe
     assert resolved.settings.trusted_roles == ()
     assert resolved.settings.cdc_mode == "auto"
     assert set(resolved.ignored) == set(stored) - {"enabled"}
-    assert resolved.ignored["slot_lag_critical"] == "slot_lag_warning must be less than slot_lag_critical"
+    assert (
+        resolved.ignored["slot_lag_critical"]
+        == "slot_lag_warning must be less than slot_lag_critical"
+    )
 
 
-def test_settings_are_listed_set_and_reset_and_a_connection_works_with_them(conn: Connection, database: str) -> None:
+def test_settings_are_listed_set_and_reset_and_a_connection_works_with_them(
+    conn: Connection, database: str
+) -> None:
     with millstream.connect(database) as ms:
         ms.set_setting("min_schedule", "5m")
         ms.set_setting("shutdown_timeout", "7s")
@@ -58,9 +82,16 @@ def test_settings_are_listed_set_and_reset_and_a_connection_works_with_them(conn
         listed = {one.name: one for one in ms.settings()}
         assert set(listed) == set(Settings.model_fields)
         assert listed["min_schedule"] == SettingInfo(
-            "min_schedule", "5m", "200ms", "database", Settings.model_fields["min_schedule"].description or ""
+            "min_schedule",
+            "5m",
+            "200ms",
+            "database",
+            Settings.model_fields["min_schedule"].description or "",
         )
-        assert (listed["shutdown_timeout"].value, listed["shutdown_timeout"].origin) == ("20s", "file")
+        assert (listed["shutdown_timeout"].value, listed["shutdown_timeout"].origin) == (
+            "20s",
+            "file",
+        )
         assert listed["shutdown_timeout"].note == "The database has 7s."
     with millstream.connect(database) as again:
         # What a setting of the database changes: a schedule that was allowed is refused.
@@ -75,13 +106,18 @@ def test_settings_are_listed_set_and_reset_and_a_connection_works_with_them(conn
         again.reset_setting("min_schedule")
         again.reset_setting("min_schedule")
         assert again.app.settings.min_schedule == timedelta(milliseconds=200)
-        # Written by another version, which knows another setting; no command is stopped, and it can be removed.
+        # Written by another version, which knows another setting; no command is stopped, and it can
+        # be removed.
         conn.execute("ALTER TABLE millstream.settings DISABLE TRIGGER check_setting")
-        conn.execute("INSERT INTO millstream.settings VALUES ('former', '1'), ('cdc_mode', 'sometimes')")
+        conn.execute(
+            "INSERT INTO millstream.settings VALUES ('former', '1'), ('cdc_mode', 'sometimes')"
+        )
         conn.execute("ALTER TABLE millstream.settings ENABLE TRIGGER check_setting")
         assert read(conn, Settings()).cdc_mode == "auto"
         note = next(one.note for one in again.settings() if one.name == "cdc_mode") or ""
-        assert note.startswith("The database has sometimes, which is ignored: bad value for cdc_mode")
+        assert note.startswith(
+            "The database has sometimes, which is ignored: bad value for cdc_mode"
+        )
         again.reset_setting("former")
         again.reset_setting("cdc_mode")
 

@@ -21,7 +21,22 @@ OURS = [
     "x2_in", "ordinal", "new", "stored", "expected", "actual", "missing", "extra", "__before", "__after", "__one",
     "count", "sum",
 ]  # fmt: skip
-ODD = ['a"b', "a.b", "a b", "A", "é☃", "select", "100%", "%s", "{x}", "it's", "x" * 63, "\\", "$1", "q.c"]
+ODD = [
+    'a"b',
+    "a.b",
+    "a b",
+    "A",
+    "é☃",
+    "select",
+    "100%",
+    "%s",
+    "{x}",
+    "it's",
+    "x" * 63,
+    "\\",
+    "$1",
+    "q.c",
+]
 
 
 @pytest.fixture
@@ -38,7 +53,9 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def test_columns_named_like_ours_are_the_users_own(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_columns_named_like_ours_are_the_users_own(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     columns = ", ".join(f"{quoted(name)} int" for name in OURS if name != "id")
     writer.execute(f"CREATE TABLE words (id int PRIMARY KEY, {columns})".encode())
     values = ", ".join("i" for name in OURS)
@@ -46,7 +63,9 @@ def test_columns_named_like_ours_are_the_users_own(ms: Millstream, writer: psyco
     listed = ", ".join(quoted(name) for name in OURS if name != "id")
     ms.create_stream_table("keyed", f"SELECT id, {listed} FROM words", initialize=False)
     ms.create_stream_table("bag", f"SELECT {listed} FROM words WHERE op > 3", initialize=False)
-    ms.create_stream_table("groups", f"SELECT {listed}, count(*) AS __n FROM words GROUP BY {listed}", initialize=False)
+    ms.create_stream_table(
+        "groups", f"SELECT {listed}, count(*) AS __n FROM words GROUP BY {listed}", initialize=False
+    )
     sums = ", ".join(f"sum({quoted(name)}) AS {quoted(name)}" for name in OURS)
     ms.create_stream_table("sums", f"SELECT {sums} FROM words", initialize=False)
     ms.refresh_all()
@@ -55,11 +74,17 @@ def test_columns_named_like_ours_are_the_users_own(ms: Millstream, writer: psyco
     assert {report.action for report in ms.refresh_all()} == {"DIFFERENTIAL"}
 
 
-def test_aliases_named_like_ours_are_the_users_own(ms: Millstream, writer: psycopg.Connection) -> None:
-    writer.execute("CREATE TABLE p (id int PRIMARY KEY, v int); CREATE TABLE q (id int PRIMARY KEY, p int, v int)")
+def test_aliases_named_like_ours_are_the_users_own(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute(
+        "CREATE TABLE p (id int PRIMARY KEY, v int); CREATE TABLE q (id int PRIMARY KEY, p int, v int)"
+    )
     writer.execute("INSERT INTO p SELECT i, i FROM generate_series(1, 9) AS i")
     writer.execute("INSERT INTO q SELECT id, id % 5, id FROM p")
-    for number, (one, other) in enumerate([("k", "w"), ("s", "g"), ("d", "n"), ("t", "o"), ("x", "b"), ("i0", "i1")]):
+    for number, (one, other) in enumerate(
+        [("k", "w"), ("s", "g"), ("d", "n"), ("t", "o"), ("x", "b"), ("i0", "i1")]
+    ):
         tables = f"p AS {one} JOIN q AS {other} ON {one}.id = {other}.p"
         query = f"SELECT {one}.v, max({other}.v) AS m FROM {tables} GROUP BY {one}.v"
         ms.create_stream_table(f"st{number}", query, initialize=False)
@@ -75,7 +100,9 @@ def test_names_of_any_spelling_travel(ms: Millstream, writer: psycopg.Connection
         writer.execute(f"CREATE TABLE {schema}.{table} ({table} int PRIMARY KEY, g text)".encode())
         writer.execute(f"INSERT INTO {schema}.{table} VALUES (1, 'a'), (2, 'b%s')".encode())
         query = f"SELECT {table}.{table}, g || '%s' AS {quoted(name[:60] + 'é')} FROM {schema}.{table} WHERE g <> 'x%'"
-        ms.create_stream_table(f"{schema}.{quoted(f'st{number}{name}'[:50])}", query, initialize=False)
+        ms.create_stream_table(
+            f"{schema}.{quoted(f'st{number}{name}'[:50])}", query, initialize=False
+        )
     ms.refresh_all()
     for name in ODD:
         schema, table = quoted(f"s {name}"[:40]), quoted(name)

@@ -1,4 +1,7 @@
-"""The verb refresh: what is refreshed with a stream table, and what is raised. Refreshing itself: `tests/scheduler`."""
+"""The verb refresh: what is refreshed with a stream table, and what is raised.
+
+Refreshing itself: `tests/scheduler`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from millstream.errors import Busy, RefreshFailed
 from millstream.service.refresh import _reports, upstreams_of
 
 
-def test_a_stream_table_takes_along_what_it_reads_to_any_depth_but_not_what_is_suspended(unfilled: Millstream) -> None:
+def test_a_stream_table_takes_along_what_it_reads_to_any_depth_but_not_what_is_suspended(
+    unfilled: Millstream,
+) -> None:
     query = "SELECT region, total FROM {}"
     unfilled.create_stream_table("second", query.format("totals"), initialize=False)
     unfilled.create_stream_table("third", query.format("second"), initialize=False)
@@ -20,7 +25,11 @@ def test_a_stream_table_takes_along_what_it_reads_to_any_depth_but_not_what_is_s
     def read_by(name: str) -> set[str]:
         return {table.name for table in upstreams_of(app, app.named(name))}
 
-    assert (read_by("totals"), read_by("second"), read_by("third")) == (set(), {"totals"}, {"totals", "second"})
+    assert (read_by("totals"), read_by("second"), read_by("third")) == (
+        set(),
+        {"totals"},
+        {"totals", "second"},
+    )
     unfilled.alter_stream_table("second", status="SUSPENDED")
     assert read_by("third") == {"totals"}
 

@@ -1,4 +1,6 @@
-"""Bad input gets an answer: a message, a code, a place in the query, a way round, and nothing half-done."""
+"""Bad input gets an answer: a message, a code, a place in the query, a way round, and nothing
+half-done.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ SCHEMA = """
 
 @dataclass(frozen=True)
 class Bad:
-    """A query, the error it gets, a word of its message, and the word in the query that it points at."""
+    """A query, the error it gets, a word of its message, and the word in the query that it points
+    at.
+    """
 
     query: str
     error: type[MillstreamError]
@@ -123,7 +127,9 @@ def left_behind(ms: millstream.Millstream) -> list[str]:
     return [*tables, *map(str, stream_tables.every(conn)), *map(str, sources.every(conn))]
 
 
-def test_a_refused_query_says_what_where_and_what_next_and_leaves_nothing(ms: millstream.Millstream) -> None:
+def test_a_refused_query_says_what_where_and_what_next_and_leaves_nothing(
+    ms: millstream.Millstream,
+) -> None:
     for bad in BAD:
         with pytest.raises(bad.error) as caught:
             ms.create_stream_table("st", bad.query)
@@ -173,20 +179,26 @@ def test_a_name_that_is_no_table_name_is_refused(ms: millstream.Millstream, name
         ("cdc_mode", "log"),
     ],
 )
-def test_a_parameter_that_makes_no_sense_is_refused(ms: millstream.Millstream, parameter: str, value: str) -> None:
+def test_a_parameter_that_makes_no_sense_is_refused(
+    ms: millstream.Millstream, parameter: str, value: str
+) -> None:
     with pytest.raises(BadSetting) as caught:
         ms.create_stream_table("st", "SELECT id FROM customers", **{parameter: value})  # type: ignore[arg-type]  # on purpose
     assert caught.value.code == "MS005"
     assert value in caught.value.message
 
 
-def test_an_unknown_stream_table_is_said_to_be_unknown_by_every_verb(ms: millstream.Millstream) -> None:
+def test_an_unknown_stream_table_is_said_to_be_unknown_by_every_verb(
+    ms: millstream.Millstream,
+) -> None:
     for verb in (ms.refresh, ms.verify, ms.explain, ms.history, ms.drop_stream_table):
         with pytest.raises(NoSuchStreamTable, match="nothing"):
             verb("nothing")
 
 
-def test_a_role_that_the_catalog_is_not_of_is_told_whose_it_is(ms: millstream.Millstream, database: str) -> None:
+def test_a_role_that_the_catalog_is_not_of_is_told_whose_it_is(
+    ms: millstream.Millstream, database: str
+) -> None:
     conn = ms.app.conn
     conn.execute("CREATE ROLE stranger LOGIN")
     try:
@@ -203,11 +215,17 @@ def run(*arguments: str, dsn: str, **environment: str) -> subprocess.CompletedPr
     """The command line, as a user runs it."""
     command = [sys.executable, "-m", "millstream", *arguments]
     return subprocess.run(
-        command, env={**os.environ, "MILLSTREAM_DSN": dsn, **environment}, capture_output=True, text=True, check=False
+        command,
+        env={**os.environ, "MILLSTREAM_DSN": dsn, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
-def test_the_command_line_ends_with_a_code_and_no_traceback(ms: millstream.Millstream, database: str) -> None:
+def test_the_command_line_ends_with_a_code_and_no_traceback(
+    ms: millstream.Millstream, database: str
+) -> None:
     refused = run("create", "st", "SELECT id FROM orders FOR UPDATE", "--json", dsn=database)
     assert refused.returncode == 3
     told = json.loads(refused.stderr)["error"]

@@ -1,4 +1,6 @@
-"""DDL on sources: what can be followed is followed, and every stream table is what PostgreSQL says of its query."""
+"""DDL on sources: what can be followed is followed, and every stream table is what PostgreSQL says
+of its query.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ TABLES = """
 
 
 CHANGE = (
-    "UPDATE {t} SET {g} = 1 WHERE {id} = 3; DELETE FROM {t} WHERE {id} = 4; INSERT INTO {t} VALUES ({n}, 2, 7, 'x')"
+    "UPDATE {t} SET {g} = 1 WHERE {id} = 3; DELETE FROM {t} WHERE "
+    "{id} = 4; INSERT INTO {t} VALUES ({n}, 2, 7, 'x')"
 )
 
 
@@ -50,7 +53,9 @@ def change(writer: psycopg.Connection, n: int, t: str = "t", id: str = "id", g: 
 
 def make(ms: Millstream) -> None:
     ms.create_stream_table("totals", TOTALS)
-    ms.create_stream_table("named", "SELECT t.id, names.name, t.v FROM t JOIN names ON names.g = t.g")
+    ms.create_stream_table(
+        "named", "SELECT t.id, names.name, t.v FROM t JOIN names ON names.g = t.g"
+    )
     ms.create_stream_table("above", "SELECT count(*) AS groups, sum(total) AS total FROM totals")
 
 
@@ -62,8 +67,14 @@ def actions(ms: Millstream) -> dict[str, str]:
 
 
 def check(ms: Millstream, t: str = "t", g: str = "g", v: str = "v", id: str = "id") -> None:
-    oracle.check(ms.app.conn, f"SELECT {g} AS g, sum({v}) AS total, count(*) AS n FROM {t} GROUP BY {g}", "totals")
-    named = f"SELECT x.{id} AS id, names.name, x.{v} AS v FROM {t} AS x JOIN names ON names.g = x.{g}"
+    oracle.check(
+        ms.app.conn,
+        f"SELECT {g} AS g, sum({v}) AS total, count(*) AS n FROM {t} GROUP BY {g}",
+        "totals",
+    )
+    named = (
+        f"SELECT x.{id} AS id, names.name, x.{v} AS v FROM {t} AS x JOIN names ON names.g = x.{g}"
+    )
     oracle.check(ms.app.conn, named, "named")
 
 
@@ -74,14 +85,18 @@ def test_renamed_columns_and_tables_are_followed(
     """A renamed column of a source was an error until the stream table was created again."""
     make(ms)
     change(writer, 20)
-    writer.execute("ALTER TABLE t RENAME g TO v2; ALTER TABLE t RENAME v TO g; ALTER TABLE t RENAME id TO key")
+    writer.execute(
+        "ALTER TABLE t RENAME g TO v2; ALTER TABLE t RENAME v TO g; ALTER TABLE t RENAME id TO key"
+    )
     if not restarted:
         change(writer, 21, id="key", g="v2")
     with millstream.connect(database, spark=ms.app.engine().spark) as other:
         one = other if restarted else ms
         assert set(actions(one).values()) <= {"REINITIALIZE", "DIFFERENTIAL"}
         check(one, g="v2", v="g", id="key")
-        writer.execute('CREATE SCHEMA aside; ALTER TABLE t RENAME TO "T"; ALTER TABLE "T" SET SCHEMA aside')
+        writer.execute(
+            'CREATE SCHEMA aside; ALTER TABLE t RENAME TO "T"; ALTER TABLE "T" SET SCHEMA aside'
+        )
         assert set(actions(one).values()) <= {"REINITIALIZE", "NO_DATA"}
         change(writer, 22, 'aside."T"', "key", "v2")
         assert set(actions(one).values()) == {"DIFFERENTIAL"}
@@ -113,7 +128,8 @@ def test_a_query_that_does_not_hold_waits_and_a_dropped_source_leaves_nothing_be
     assert 'Relation "public.t" does not exist' in (ms.app.named("totals").last_error or "")
     assert sources.every(ms.app.conn) == []
     left = (
-        "SELECT proname FROM pg_proc WHERE proname LIKE %s UNION ALL SELECT relname FROM pg_class WHERE relname LIKE %s"
+        "SELECT proname FROM pg_proc WHERE proname LIKE %s UNION ALL "
+        "SELECT relname FROM pg_class WHERE relname LIKE %s"
     )
     assert writer.execute(left, (f"capture%{relid}%", f"changes_{relid}%")).fetchall() == []
     writer.execute(TABLES.split(";")[0].encode())
@@ -128,7 +144,9 @@ def test_a_stream_table_that_its_owner_renames_is_refreshed_under_its_new_name(
 ) -> None:
     """It was an error, for its readers too, until it was renamed back."""
     make(ms)
-    writer.execute("CREATE SCHEMA aside; ALTER TABLE totals RENAME TO sums; ALTER TABLE sums SET SCHEMA aside")
+    writer.execute(
+        "CREATE SCHEMA aside; ALTER TABLE totals RENAME TO sums; ALTER TABLE sums SET SCHEMA aside"
+    )
     change(writer, 20)
     assert {report.name for report in ms.refresh_all()} == {"sums", "named", "above"}
     assert {table.qualified for table in stream_tables.every(ms.app.conn)} == {
@@ -141,7 +159,9 @@ def test_a_stream_table_that_its_owner_renames_is_refreshed_under_its_new_name(
     assert {report.action for report in ms.refresh_all()} == {"DIFFERENTIAL"}
     oracle.check(ms.app.conn, TOTALS, "aside.sums")
     assert ms.verify("aside.sums").ok
-    oracle.check(ms.app.conn, f"SELECT count(*) AS groups, sum(total) AS total FROM ({TOTALS}) AS q", "above")
+    oracle.check(
+        ms.app.conn, f"SELECT count(*) AS groups, sum(total) AS total FROM ({TOTALS}) AS q", "above"
+    )
     ms.drop_stream_table("aside.sums", cascade=True)
     assert [table.name for table in ms.status()] == ["named"]
 
@@ -160,7 +180,12 @@ def test_a_source_that_is_captured_from_wal_is_followed_and_leaves_no_slot(
             "CREATE SCHEMA aside; ALTER TABLE s SET SCHEMA aside; ALTER TABLE aside.s RENAME TO t",
         )
     ):
-        before, after = (("t", "id", "g"), ("s", "key", "h"), ("s", "key", "h"), ("aside.t", "key", "h"))[n : n + 2]
+        before, after = (
+            ("t", "id", "g"),
+            ("s", "key", "h"),
+            ("s", "key", "h"),
+            ("aside.t", "key", "h"),
+        )[n : n + 2]
         change(writer, 20 + n, *before)
         writer.execute(ddl.encode())
         change(writer, 30 + n, *after)
@@ -174,7 +199,9 @@ def test_a_source_that_is_captured_from_wal_is_followed_and_leaves_no_slot(
     (source,) = sources.every(ms.app.conn)
     assert source.reason is not None
     # One full stop at the end of what happened to the columns.
-    assert re.fullmatch(r"Captured by triggers since its columns have changed: .*[^.]\.", source.reason)
+    assert re.fullmatch(
+        r"Captured by triggers since its columns have changed: .*[^.]\.", source.reason
+    )
     _move_to_wal(ms)
     writer.execute("DROP TABLE aside.t")
     with pytest.raises(SourceChanged):
@@ -196,7 +223,9 @@ def _move_to_wal(ms: Millstream) -> None:
     assert wait_until(advanced, seconds=90)
 
 
-def test_columns_of_a_partitioned_source_are_followed(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_columns_of_a_partitioned_source_are_followed(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     writer.execute(
         "CREATE TABLE p (id int, v int, g text) PARTITION BY RANGE (id);"
         "CREATE TABLE p1 (g text, extra int, v int, id int); ALTER TABLE p1 DROP COLUMN extra;"

@@ -33,11 +33,20 @@ def test_only_times_and_decimals_are_cast(type_: str, spark: str | None) -> None
 
 
 @pytest.mark.spark
-def test_rows_are_as_they_stand_under_the_names_of_the_query(ms: Millstream, writer: psycopg.Connection) -> None:
-    writer.execute('CREATE TABLE t (id int PRIMARY KEY, n numeric(9,2), d date, j jsonb, "odd `name" text)')
-    writer.execute("INSERT INTO t VALUES (1, 2.50, '2024-06-01', '{}', 'x'), (2, NULL, NULL, NULL, NULL)")
+def test_rows_are_as_they_stand_under_the_names_of_the_query(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute(
+        'CREATE TABLE t (id int PRIMARY KEY, n numeric(9,2), d date, j jsonb, "odd `name" text)'
+    )
+    writer.execute(
+        "INSERT INTO t VALUES (1, 2.50, '2024-06-01', '{}', 'x'), (2, NULL, NULL, NULL, NULL)"
+    )
     ms.create_stream_table("st", "SELECT * FROM t")
     frame = ms.table("st")
     assert frame.columns == ["id", "n", "d", "j", "odd `name"]
     rows = sorted(map(tuple, frame.collect()))
-    assert rows == [(1, Decimal("2.50"), datetime.date(2024, 6, 1), "{}", "x"), (2, None, None, None, None)]
+    assert rows == [
+        (1, Decimal("2.50"), datetime.date(2024, 6, 1), "{}", "x"),
+        (2, None, None, None, None),
+    ]

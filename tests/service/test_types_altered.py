@@ -1,8 +1,9 @@
 """Users alter the types of captured columns: labels are renamed and added, domains get constraints.
 
-The bug: a group's id is the hash of its key's text. After `ALTER TYPE ... RENAME VALUE` a full refresh found the group
-under a new id, and took the stored group of the old id, which by then had the same key, for one that had vanished: the
-group was missing, or every refresh failed with "MERGE command cannot affect row a second time".
+The bug: a group's id is the hash of its key's text. After `ALTER TYPE ... RENAME VALUE` a full
+refresh found the group under a new id, and took the stored group of the old id, which by then had
+the same key, for one that had vanished: the group was missing, or every refresh failed with "MERGE
+command cannot affect row a second time".
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def test_every_place_of_a_type_stays_exact_whatever_becomes_of_the_type(
 ) -> None:
     writer.execute(TABLES)
     for name, query in PLACES.items():
-        ms.create_stream_table(name, query, schedule="1h", cdc_mode="trigger" if capture == "trigger" else None)
+        ms.create_stream_table(
+            name, query, schedule="1h", cdc_mode="trigger" if capture == "trigger" else None
+        )
     if capture == "wal":
         move_to_wal(ms)
     for what, statement in ALTERATIONS.items():
@@ -94,16 +97,27 @@ def test_every_place_of_a_type_stays_exact_whatever_becomes_of_the_type(
 
 def move_to_wal(ms: Millstream) -> None:
     deadline = time.monotonic() + 60
-    while {source.name for source in sources.every(ms.app.conn) if source.mode == "WAL"} < {"s", "o"}:
+    while {source.name for source in sources.every(ms.app.conn) if source.mode == "WAL"} < {
+        "s",
+        "o",
+    }:
         assert time.monotonic() < deadline, sources.every(ms.app.conn)
         ms.app.steps = TransitionMemory()
         transitions.advance(ms.app)
 
 
-def wrong(ms: Millstream, allowed: set[str], names: Sequence[str] = tuple(PLACES)) -> dict[str, str]:
-    """Refresh all; return what is not as PostgreSQL has it, or was not done in a way that is allowed."""
+def wrong(
+    ms: Millstream, allowed: set[str], names: Sequence[str] = tuple(PLACES)
+) -> dict[str, str]:
+    """Refresh all; return what is not as PostgreSQL has it, or was not done in a way that is
+    allowed.
+    """
     reports = ms.refresh_all()
-    found = {report.name: f"{report.action} {report.reason}" for report in reports if report.action not in allowed}
+    found = {
+        report.name: f"{report.action} {report.reason}"
+        for report in reports
+        if report.action not in allowed
+    }
     for name in names:
         try:
             oracle.check(ms.app.conn, PLACES[name], name)
@@ -112,7 +126,9 @@ def wrong(ms: Millstream, allowed: set[str], names: Sequence[str] = tuple(PLACES
     return found
 
 
-def test_types_that_get_other_names_are_followed(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_types_that_get_other_names_are_followed(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     """Every refresh failed with "type does not exist": plans had the old name."""
     writer.execute(TABLES)
     for name in NOT_NAMED:
@@ -127,16 +143,24 @@ def test_types_that_get_other_names_are_followed(ms: Millstream, writer: psycopg
 
 # The query names these: by its text there is nothing of that name any more. To and back.
 RENAMED = {
-    "a label": ("ALTER TYPE mood RENAME VALUE 'd' TO 'dd'", "ALTER TYPE mood RENAME VALUE 'dd' TO 'd'"),
+    "a label": (
+        "ALTER TYPE mood RENAME VALUE 'd' TO 'dd'",
+        "ALTER TYPE mood RENAME VALUE 'dd' TO 'd'",
+    ),
     "a type": ("ALTER DOMAIN size RENAME TO large", "ALTER DOMAIN large RENAME TO size"),
-    "a schema": ("CREATE SCHEMA aside; ALTER TYPE mood SET SCHEMA aside", "ALTER TYPE aside.mood SET SCHEMA public"),
+    "a schema": (
+        "CREATE SCHEMA aside; ALTER TYPE mood SET SCHEMA aside",
+        "ALTER TYPE aside.mood SET SCHEMA public",
+    ),
 }
 
 
 def test_what_the_query_itself_names_is_an_error_until_it_has_its_name_again(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
-    """A stream table is the text of its query, which nobody rewrites: until then its rows stay as they were."""
+    """A stream table is the text of its query, which nobody rewrites: until then its rows stay as
+    they were.
+    """
     writer.execute(TABLES)
     ms.create_stream_table("literal", PLACES["literal"], schedule="1h")
     for what, (there, back) in RENAMED.items():

@@ -81,7 +81,9 @@ NAMES = {type_: f"c{number}" for number, type_ in enumerate(TYPES)}
 @pytest.fixture
 def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
     """A table of all types, and a connection that writes to it."""
-    writer.execute("CREATE TYPE mood AS ENUM ('sad', 'happy', 'a b'); CREATE DOMAIN posint AS int CHECK (VALUE > 0)")
+    writer.execute(
+        "CREATE TYPE mood AS ENUM ('sad', 'happy', 'a b'); CREATE DOMAIN posint AS int CHECK (VALUE > 0)"
+    )
     writer.execute("CREATE TYPE pair AS (a int, b text)")
     columns = ", ".join(f"{NAMES[type_]} {type_}" for type_ in TYPES)
     writer.execute(f"CREATE TABLE t (id int PRIMARY KEY, grp int, {columns})".encode())
@@ -114,19 +116,29 @@ def rounds(ms: Millstream, writer: psycopg.Connection, name: str) -> None:
     assert ms.refresh(name, full=True).rows_updated == 0
 
 
-@pytest.mark.parametrize("query", ["SELECT * FROM t", f"SELECT {', '.join(NAMES.values())} FROM t WHERE grp = 0"])
-def test_every_type_is_carried_exactly(ms: Millstream, writer: psycopg.Connection, query: str) -> None:
+@pytest.mark.parametrize(
+    "query", ["SELECT * FROM t", f"SELECT {', '.join(NAMES.values())} FROM t WHERE grp = 0"]
+)
+def test_every_type_is_carried_exactly(
+    ms: Millstream, writer: psycopg.Connection, query: str
+) -> None:
     ms.create_stream_table("carried", query)
     rounds(ms, writer, "carried")
 
 
-def test_every_type_is_carried_through_a_join_exactly(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_every_type_is_carried_through_a_join_exactly(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     columns = ", ".join(f"a.{name} AS a{name}, b.{name} AS b{name}" for name in NAMES.values())
-    ms.create_stream_table("carried", f"SELECT a.id, {columns} FROM t a JOIN t b ON a.id = b.id + 1")
+    ms.create_stream_table(
+        "carried", f"SELECT a.id, {columns} FROM t a JOIN t b ON a.id = b.id + 1"
+    )
     rounds(ms, writer, "carried")
 
 
-def test_every_type_that_is_compared_is_joined_and_grouped_by(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_every_type_that_is_compared_is_joined_and_grouped_by(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     for type_ in KEYS:
         name = NAMES[type_]
         query = (
@@ -143,7 +155,11 @@ def test_every_type_that_is_compared_is_joined_and_grouped_by(ms: Millstream, wr
     assert {report.action for report in ms.refresh_all()} == {"DIFFERENTIAL"}
 
 
-def test_every_type_that_has_an_order_gives_its_extremes(ms: Millstream, writer: psycopg.Connection) -> None:
-    extremes = ", ".join(f"min({NAMES[t]}) AS least_{NAMES[t]}, max({NAMES[t]}) AS most_{NAMES[t]}" for t in EXTREMES)
+def test_every_type_that_has_an_order_gives_its_extremes(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    extremes = ", ".join(
+        f"min({NAMES[t]}) AS least_{NAMES[t]}, max({NAMES[t]}) AS most_{NAMES[t]}" for t in EXTREMES
+    )
     ms.create_stream_table("extremes", f"SELECT grp, {extremes} FROM t GROUP BY grp")
     rounds(ms, writer, "extremes")

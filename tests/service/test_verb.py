@@ -24,7 +24,9 @@ def evil(conn: Connection) -> Iterator[str]:
     conn.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
 
 
-def test_a_process_that_runs_notices_what_was_planted_since(conn: Connection, database: str, evil: str) -> None:
+def test_a_process_that_runs_notices_what_was_planted_since(
+    conn: Connection, database: str, evil: str
+) -> None:
     with millstream.connect(database) as ms:
         assert ms.status() == []
         conn.execute(
@@ -41,15 +43,21 @@ def test_a_process_that_runs_notices_what_was_planted_since(conn: Connection, da
         assert ms.tick() == []
 
 
-def test_a_process_that_runs_is_told_that_the_catalog_is_gone(conn: Connection, database: str) -> None:
+def test_a_process_that_runs_is_told_that_the_catalog_is_gone(
+    conn: Connection, database: str
+) -> None:
     with millstream.connect(database) as ms:
         install.uninstall(conn)
         with pytest.raises(NotInstalled, match="is not installed"):
             ms.status()
 
 
-def test_an_administrator_is_not_fooled_by_a_prepared_catalog(conn: Connection, database: str, evil: str) -> None:
-    """The bug: `millstream list`, run by a superuser, made the role superuser that had prepared schema millstream."""
+def test_an_administrator_is_not_fooled_by_a_prepared_catalog(
+    conn: Connection, database: str, evil: str
+) -> None:
+    """The bug: `millstream list`, run by a superuser, made the role superuser that had prepared
+    schema millstream.
+    """
     conn.execute(
         f"""SET ROLE {evil};
         CREATE SCHEMA millstream; CREATE SCHEMA millstream_changes; CREATE SCHEMA millstream_state;
@@ -64,21 +72,30 @@ def test_an_administrator_is_not_fooled_by_a_prepared_catalog(conn: Connection, 
     )
     with pytest.raises(UntrustedCatalog, match=evil):
         millstream.connect(database)
-    assert conn.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (evil,)).fetchall() == [(False,)]
+    assert conn.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (evil,)).fetchall() == [
+        (False,)
+    ]
 
 
-def test_a_command_that_waits_for_a_lock_ends_and_names_who_holds_it(conn: Connection, database: str) -> None:
+def test_a_command_that_waits_for_a_lock_ends_and_names_who_holds_it(
+    conn: Connection, database: str
+) -> None:
     with millstream.connect(database) as ms:
         ms.app.conn.execute("SET lock_timeout = '200ms'")
         conn.execute("BEGIN; LOCK TABLE millstream.stream_tables IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(LockNotHad) as raised:
             ms.status()
-        assert f"process {conn.info.backend_pid} (millstream, idle in transaction, since 20" in raised.value.detail
+        assert (
+            f"process {conn.info.backend_pid} (millstream, idle in transaction, since 20"
+            in raised.value.detail
+        )
         conn.execute("ROLLBACK")
         assert ms.status() == []
 
 
-def test_whatever_the_role_has_set_a_command_waits_half_a_minute_for_a_lock(conn: Connection, database: str) -> None:
+def test_whatever_the_role_has_set_a_command_waits_half_a_minute_for_a_lock(
+    conn: Connection, database: str
+) -> None:
     conn.execute("ALTER ROLE tester SET lock_timeout = 0")
     try:
         with millstream.connect(database) as ms:

@@ -20,7 +20,9 @@ def writer(ms: Millstream, database: str) -> psycopg.Connection:
     return psycopg.connect(database, autocommit=True)
 
 
-def exact(ms: Millstream, writer: psycopg.Connection, queries: Sequence[str], *changes: str) -> None:
+def exact(
+    ms: Millstream, writer: psycopg.Connection, queries: Sequence[str], *changes: str
+) -> None:
     """Equal to PostgreSQL's answer when created, and after each change."""
     for number, query in enumerate(queries):
         ms.create_stream_table(f"st_{number}", query, schedule="1h")
@@ -35,8 +37,12 @@ def test_a_not_null_that_is_not_validated(ms: Millstream, writer: psycopg.Connec
     if writer.info.server_version < 180000:
         pytest.skip("NOT NULL ... NOT VALID came with PostgreSQL 18")
     writer.execute(ASKING)
-    writer.execute("CREATE TABLE n (id int, v int); INSERT INTO n VALUES (NULL, 1), (NULL, 2), (3, 3)")
-    writer.execute("CREATE UNIQUE INDEX ON n (id); ALTER TABLE n ADD CONSTRAINT nn NOT NULL id NOT VALID")
+    writer.execute(
+        "CREATE TABLE n (id int, v int); INSERT INTO n VALUES (NULL, 1), (NULL, 2), (3, 3)"
+    )
+    writer.execute(
+        "CREATE UNIQUE INDEX ON n (id); ALTER TABLE n ADD CONSTRAINT nn NOT NULL id NOT VALID"
+    )
     queries = [
         "SELECT id, v FROM n",
         "SELECT q.id FROM q WHERE q.c NOT IN (SELECT id FROM n)",
@@ -45,7 +51,9 @@ def test_a_not_null_that_is_not_validated(ms: Millstream, writer: psycopg.Connec
     exact(ms, writer, queries, "DELETE FROM n WHERE v = 1", "DELETE FROM n WHERE id IS NULL")
 
 
-def test_a_not_null_that_comes_back_without_a_look_at_the_rows(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_not_null_that_comes_back_without_a_look_at_the_rows(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     if writer.info.server_version < 180000:
         pytest.skip("NOT NULL ... NOT VALID came with PostgreSQL 18")
     writer.execute(ASKING)
@@ -74,7 +82,9 @@ def test_a_not_null_that_children_do_not_have(ms: Millstream, writer: psycopg.Co
     exact(ms, writer, queries, "INSERT INTO chi VALUES (NULL)")
 
 
-def test_a_child_that_comes_later_and_may_have_nulls(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_child_that_comes_later_and_may_have_nulls(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     writer.execute(ASKING)
     writer.execute("CREATE TABLE par (id int NOT NULL); INSERT INTO par VALUES (3)")
     inherits = "CREATE TABLE chi () INHERITS (par); ALTER TABLE chi ALTER id DROP NOT NULL"
@@ -89,17 +99,25 @@ def test_a_child_that_comes_later_and_may_have_nulls(ms: Millstream, writer: psy
 
 def test_a_unique_index_by_another_collation(ms: Millstream, writer: psycopg.Connection) -> None:
     try:
-        writer.execute("CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        writer.execute(
+            "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        )
     except psycopg.Error:
         pytest.skip("this server was built without ICU")
     writer.execute(ASKING)
-    writer.execute('CREATE TABLE p (id text COLLATE ci NOT NULL, v int); CREATE UNIQUE INDEX ON p (id COLLATE "C")')
+    writer.execute(
+        'CREATE TABLE p (id text COLLATE ci NOT NULL, v int); CREATE UNIQUE INDEX ON p (id COLLATE "C")'
+    )
     writer.execute("INSERT INTO p VALUES ('a', 1), ('A', 2)")
     queries = ["SELECT id, v FROM p", "SELECT q.id AS qid, p.id, p.v FROM q JOIN p ON p.v = q.id"]
     exact(ms, writer, queries, "INSERT INTO p VALUES ('b', 3), ('B', 4)")
 
 
-def test_a_unique_index_by_another_class_of_operators_is_no_key(ms: Millstream, writer: psycopg.Connection) -> None:
-    writer.execute("CREATE TABLE p (id text NOT NULL, v int); CREATE UNIQUE INDEX ON p (id text_pattern_ops)")
+def test_a_unique_index_by_another_class_of_operators_is_no_key(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute(
+        "CREATE TABLE p (id text NOT NULL, v int); CREATE UNIQUE INDEX ON p (id text_pattern_ops)"
+    )
     writer.execute("INSERT INTO p VALUES ('a', 1), ('A', 2)")
     exact(ms, writer, ["SELECT id, v FROM p"], "INSERT INTO p VALUES ('b', 3), ('B', 4)")

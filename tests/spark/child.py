@@ -69,7 +69,9 @@ def exact(now: Cut, job: Job, report: RefreshReport) -> None:
 
 def change(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as conn:
-        conn.execute("UPDATE orders SET amount = amount + 1 WHERE id % 100 = 3; DELETE FROM orders WHERE id % 100 = 7")
+        conn.execute(
+            "UPDATE orders SET amount = amount + 1 WHERE id % 100 = 3; DELETE FROM orders WHERE id % 100 = 7"
+        )
         conn.execute("INSERT INTO orders SELECT max(id) + 700, 3, 900 FROM orders")
 
 

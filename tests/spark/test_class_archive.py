@@ -27,19 +27,26 @@ def _started(cache: Path, options: str = "") -> str:
     """Start Spark and end it; what stands on its standard output."""
     command = [sys.executable, "-c", SESSION, options]
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_the_first_java_leaves_its_classes_and_the_next_takes_them(tmp_path: Path) -> None:
     assert _started(tmp_path) == ""
     left = tmp_path / "millstream"
     deadline = time.monotonic() + 240
-    while time.monotonic() < deadline and not any(file.read_bytes()[:4] == MAGIC for file in left.glob("*.new")):
+    while time.monotonic() < deadline and not any(
+        file.read_bytes()[:4] == MAGIC for file in left.glob("*.new")
+    ):
         time.sleep(0.2)
     log = tmp_path / "classes"
     assert _started(tmp_path, f"-Xlog:class+load:file={log}") == ""
     loaded = log.read_text()
-    assert len(re.findall(r"org\.apache\.spark\.\S+ source: shared objects file \(top\)", loaded)) > 1_000
+    assert (
+        len(re.findall(r"org\.apache\.spark\.\S+ source: shared objects file \(top\)", loaded))
+        > 1_000
+    )
     assert [file.suffix for file in left.iterdir()] == [".jsa"]
 
 

@@ -20,7 +20,9 @@ ODD = pa.table(
         "i": pa.array([-(1 << 31), (1 << 31) - 1, None, 0, 1, -1], pa.int32()),
         "l": pa.array([-(1 << 63), (1 << 63) - 1, None, 1 << 31, -(1 << 31), 0], pa.int64()),
         "f": pa.array([float("nan"), float("-inf"), None, -0.0, 0.1, 1e-45], pa.float32()),
-        "d": pa.array([float("nan"), float("inf"), None, -0.0, 5e-324, 1.7976931348623157e308], pa.float64()),
+        "d": pa.array(
+            [float("nan"), float("inf"), None, -0.0, 5e-324, 1.7976931348623157e308], pa.float64()
+        ),
         "t": [
             "it's \\' ${spark.master} -- /* \\u0041",
             "\n\t\r\x01",
@@ -40,7 +42,10 @@ def own(spark: SparkSession) -> SparkSession:
 
 def bits(table: pa.Table) -> list[tuple[object, ...]]:
     rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    return [tuple(struct.pack("d", value) if isinstance(value, float) else value for value in row) for row in rows]
+    return [
+        tuple(struct.pack("d", value) if isinstance(value, float) else value for value in row)
+        for row in rows
+    ]
 
 
 def test_every_value_is_what_it_was(own: SparkSession) -> None:
@@ -49,7 +54,9 @@ def test_every_value_is_what_it_was(own: SparkSession) -> None:
     assert bits(read) == bits(ODD)
 
 
-def test_columns_without_a_value_and_tables_without_a_row_have_their_types(own: SparkSession) -> None:
+def test_columns_without_a_value_and_tables_without_a_row_have_their_types(
+    own: SparkSession,
+) -> None:
     for rows in (ODD.slice(2, 1), ODD.slice(0, 0)):
         read = own.sql(f"SELECT * FROM {inline(rows)}").toArrow()
         assert (read.schema.types, bits(read)) == (ODD.schema.types, bits(rows))

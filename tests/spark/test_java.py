@@ -1,4 +1,6 @@
-"""Java is looked for before Spark starts: what is missing is named, and the command that installs it."""
+"""Java is looked for before Spark starts: what is missing is named, and the command that installs
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from millstream.errors import (
 from millstream.spark import java
 
 
-def test_a_missing_java_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(JavaMissing) as caught:
         java.java()
@@ -20,7 +24,9 @@ def test_a_missing_java_is_named_with_the_command_that_installs_it(monkeypatch: 
     assert "apt-get install" in caught.value.hint
 
 
-def test_an_old_java_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_old_java_is_named_with_its_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")

@@ -31,7 +31,9 @@ def computed(postfix: list[str]) -> Decimal:
             continue
         right, left = stack.pop(), stack.pop()
         try:
-            stack.append(left + right if token == "+" else left - right if token == "-" else left * right)
+            stack.append(
+                left + right if token == "+" else left - right if token == "-" else left * right
+            )
         except InvalidOperation:
             stack.append(Decimal("NaN"))
     return stack.pop()
@@ -39,7 +41,10 @@ def computed(postfix: list[str]) -> Decimal:
 
 def compared(one: list[str], other: list[str]) -> int:
     """As PostgreSQL orders numerics: NaN equals itself and is greater than all others."""
-    left, right = ((value.is_nan(), Decimal(0) if value.is_nan() else value) for value in map(computed, (one, other)))
+    left, right = (
+        (value.is_nan(), Decimal(0) if value.is_nan() else value)
+        for value in map(computed, (one, other))
+    )
     return (left > right) - (left < right)
 
 

@@ -1,4 +1,6 @@
-"""A refresh of few rows is one stage on Spark, whatever the query joins and unites: each further one costs time."""
+"""A refresh of few rows is one stage on Spark, whatever the query joins and unites: each further
+one costs time.
+"""
 
 from __future__ import annotations
 

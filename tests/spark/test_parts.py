@@ -1,7 +1,7 @@
 """Rows that move into and out of Spark in parts: none is lost or changed, and nothing stays behind.
 
-Creating a stream table of a million groups ended Spark's driver for want of memory: all of a result, and all of what an
-inner block of the query had stored, passed through it in one piece.
+Creating a stream table of a million groups ended Spark's driver for want of memory: all of a
+result, and all of what an inner block of the query had stored, passed through it in one piece.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ ROWS = pa.table(
     {
         "i": [n if n % 7 else None for n in range(NUMBER)],
         "s": [None if n % 5 == 0 else "" if n % 5 == 1 else f"süd €\n{n}" for n in range(NUMBER)],
-        "f": [float("nan") if n % 11 == 0 else -0.0 if n % 11 == 1 else n / 3 for n in range(NUMBER)],
+        "f": [
+            float("nan") if n % 11 == 0 else -0.0 if n % 11 == 1 else n / 3 for n in range(NUMBER)
+        ],
         "b": [None, True, False] * (NUMBER // 3),
         "__before": range(NUMBER),
         "__after": [n % 100 for n in range(NUMBER)],
@@ -61,7 +63,9 @@ def stored(spark: SparkSession) -> set[int]:
     return set(jsc.getPersistentRDDs())
 
 
-def evaluated(own: Engine, rows: pa.Table | Scanned, statement: str = "SELECT * FROM {t}") -> pa.Table:
+def evaluated(
+    own: Engine, rows: pa.Table | Scanned, statement: str = "SELECT * FROM {t}"
+) -> pa.Table:
     name = view_name("t")
     return own.evaluate(statement.format(t=name), {name: rows}).rows.table()
 
@@ -89,7 +93,9 @@ def test_stored_rows_are_read_like_a_scan_and_counted(own: Engine) -> None:
     scanned = own.store(parts.split(ROWS), SCHEMA)
     assert (scanned.count(), scanned.tasks > 10) == (NUMBER, True)
     more = scanned.and_images(own.frame(ROWS))
-    (row,) = evaluated(own, more, "SELECT count(*) AS n, sum(i) AS i, count(s) AS s FROM {t}").to_pylist()
+    (row,) = evaluated(
+        own, more, "SELECT count(*) AS n, sum(i) AS i, count(s) AS s FROM {t}"
+    ).to_pylist()
     numbers = [n for n in range(NUMBER) if n % 7]
     assert row == {"n": 2 * NUMBER, "i": 2 * sum(numbers), "s": 2 * (NUMBER - NUMBER // 5)}
 
@@ -115,7 +121,9 @@ def test_a_result_larger_than_the_driver_takes_is_fetched_in_parts_though_its_in
     conf, former = jsc.sc().conf(), jsc.sc().conf().get("spark.driver.maxResultSize", "1g")
     conf.set("spark.driver.maxResultSize", "8m")
     try:
-        found = evaluated(own, ROWS.slice(0, 800), "SELECT a.*, b.s AS other FROM {t} AS a CROSS JOIN {t} AS b")
+        found = evaluated(
+            own, ROWS.slice(0, 800), "SELECT a.*, b.s AS other FROM {t} AS a CROSS JOIN {t} AS b"
+        )
     finally:
         conf.set("spark.driver.maxResultSize", former)
     assert found.num_rows == 800 * 800

@@ -1,4 +1,6 @@
-"""What Spark writes is closed to other users of the machine while it runs, and gone when it has ended."""
+"""What Spark writes is closed to other users of the machine while it runs, and gone when it has
+ended.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ import pytest
 
 from millstream.spark import private_files
 
-# Rows reach the disk by a shuffle, a table that is persisted, a table from Python, and a file of a Python worker.
+# Rows reach the disk by a shuffle, a table that is persisted, a table from Python, and a file of a
+# Python worker.
 SESSION = """
 import json, sys
 from pathlib import Path
@@ -42,12 +45,15 @@ print(json.dumps(found))
 
 
 def test_rows_that_spark_writes_are_closed_to_others_and_removed(tmp_path: Path) -> None:
-    """The bug: shuffle files had mode 0644, in directories of mode 0755 below the temporary directory."""
+    """The bug: shuffle files had mode 0644, in directories of mode 0755 below the temporary
+    directory.
+    """
     temporary, prepared = tmp_path / "tmp", tmp_path / "prepared"
     temporary.mkdir()
     temporary.chmod(0o755)
     prepared.mkdir()
-    # Whoever prepares the directory that a command runs in would have it imported by Spark's Python workers.
+    # Whoever prepares the directory that a command runs in would have it imported by Spark's Python
+    # workers.
     (prepared / "planted.py").touch()
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_DIRS"}
     ended = subprocess.run(
@@ -57,7 +63,11 @@ def test_rows_that_spark_writes_are_closed_to_others_and_removed(tmp_path: Path)
     assert ended.returncode == 0, ended.stderr
     found = {Path(name): mode for name, mode in json.loads(ended.stdout).items()}
     assert {path.parent for path in found if path.parent == temporary} == {temporary}
-    assert [oct(mode) for path, mode in found.items() if path.parent == temporary and stat.S_IMODE(mode) != 0o700] == []
+    assert [
+        oct(mode)
+        for path, mode in found.items()
+        if path.parent == temporary and stat.S_IMODE(mode) != 0o700
+    ] == []
     written = [path for path, mode in found.items() if stat.S_ISREG(mode)]
     assert any(path.name.startswith("shuffle_") for path in written)
     assert any(path.name.startswith("rdd_") for path in written)
@@ -70,7 +80,9 @@ def test_rows_that_spark_writes_are_closed_to_others_and_removed(tmp_path: Path)
     assert list(temporary.iterdir()) == []
 
 
-def test_each_directory_that_is_named_gets_a_private_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_directory_that_is_named_gets_a_private_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     conf = {"spark.local.dir": f"{tmp_path}/a,{tmp_path}/b"}
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     made = private_files.make(conf)
@@ -85,7 +97,9 @@ def test_each_directory_that_is_named_gets_a_private_one(tmp_path: Path, monkeyp
     assert os.environ["SPARK_LOCAL_DIRS"] == str(tmp_path / "c")
 
 
-def test_what_a_java_that_was_killed_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_java_that_was_killed_has_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(private_files, "_made", [])
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     (made,) = private_files.make({})

@@ -22,9 +22,12 @@ ROWS, WIDTH, QUERIES = 20_000, 1_000, 4
 
 
 @pytest.mark.parametrize("threshold", ["0", "48MB"])
-def test_a_scan_is_not_taken_for_small_whatever_was_run_before(spark: SparkSession, threshold: str) -> None:
-    """Taken for as small as the text of its queries, one side of a join of millions of rows was broadcast, and Java
-    ended for want of memory."""
+def test_a_scan_is_not_taken_for_small_whatever_was_run_before(
+    spark: SparkSession, threshold: str
+) -> None:
+    """Taken for as small as the text of its queries, one side of a join of millions of rows was
+    broadcast, and Java ended for want of memory.
+    """
     session = spark.newSession()
     session.conf.set("spark.sql.execution.arrow.localRelationThreshold", threshold)
     found = scan(session, "dbname=nowhere", "0-0-1", ["SELECT 1"], pa.schema([("i", pa.int64())]))
@@ -32,19 +35,27 @@ def test_a_scan_is_not_taken_for_small_whatever_was_run_before(spark: SparkSessi
     assert size > 1 << 40
 
 
-def test_many_rows_are_not_broadcast_once_spark_has_run_some_of_the_plan(spark: SparkSession, database: str) -> None:
-    """The queries of a scan were dealt to its tasks by a shuffle. Adaptive execution took the bytes shuffled for the
-    size of the rows that the queries return, and broadcast a large table: TPC-H 3 at scale 3 ended a driver of 1 GB."""
+def test_many_rows_are_not_broadcast_once_spark_has_run_some_of_the_plan(
+    spark: SparkSession, database: str
+) -> None:
+    """The queries of a scan were dealt to its tasks by a shuffle. Adaptive execution took the bytes
+    shuffled for the size of the rows that the queries return, and broadcast a large table: TPC-H 3
+    at scale 3 ended a driver of 1 GB.
+    """
     own = Engine(spark.newSession())
     with snapshot(database) as exported:
         kinds: dict[str, Callable[[], Scanned]] = {
             "scan": lambda: scanned(own, database, exported),
-            "scan and images": lambda: scanned(own, database, exported).and_images(own.spark.createDataFrame(rows(1))),
+            "scan and images": lambda: scanned(own, database, exported).and_images(
+                own.spark.createDataFrame(rows(1))
+            ),
             "stored": lambda: own.store(parts.split(rows(ROWS)), SCHEMA),
         }
         for name, other in kinds.items():
             views = {view_name("a"): scanned(own, database, exported), view_name("b"): other()}
-            plan = executed(own, "SELECT count(a.s), count(b.s) FROM {} AS a JOIN {} AS b ON a.i = b.i", views)
+            plan = executed(
+                own, "SELECT count(a.s), count(b.s) FROM {} AS a JOIN {} AS b ON a.i = b.i", views
+            )
             assert "isFinalPlan=true" in plan, name
             assert "SortMergeJoin" in plan, name
             assert "Broadcast" not in plan, name

@@ -1,4 +1,6 @@
-"""A Java whose Python was killed ends within seconds, whatever it is doing, and its files go with it."""
+"""A Java whose Python was killed ends within seconds, whatever it is doing, and its files go with
+it.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,16 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.spark
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_a_java_that_does_not_end_by_itself_is_ended_when_its_python_was_killed(tmp_path: Path) -> None:
+def test_a_java_that_does_not_end_by_itself_is_ended_when_its_python_was_killed(
+    tmp_path: Path,
+) -> None:
     """While Spark's optimizer worked, Java lived on for minutes, and its files for ever.
 
     A Java that is stopped stands for all that do not react.
     """
-    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_GATEWAY_PORT"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYSPARK_GATEWAY_PORT"
+    }
     with subprocess.Popen(
         [sys.executable, "-c", SESSION], env={**environment, "SPARK_LOCAL_DIRS": str(tmp_path)},
         stdout=subprocess.PIPE, text=True, start_new_session=True,

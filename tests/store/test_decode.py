@@ -17,7 +17,9 @@ def test_each_column_has_its_type_and_rows_have_their_number(conn: Connection) -
         f"CREATE TEMPORARY TABLE {NAMES.delta.removeprefix('pg_temp.')} (x0 text, x1 text, __net int8)".encode()
     )
     conn.execute(f"INSERT INTO {NAMES.delta} VALUES ('7', NULL, -2)".encode())
-    rows = conn.execute(f"SELECT *, pg_typeof(x0)::text FROM {decoded_rows(block, NAMES)}".encode()).fetchall()
+    rows = conn.execute(
+        f"SELECT *, pg_typeof(x0)::text FROM {decoded_rows(block, NAMES)}".encode()
+    ).fetchall()
     assert rows == [(7, None, -2, "integer")]
 
 

@@ -1,4 +1,6 @@
-"""The SQL over all rows of touched groups: which groups are asked for, and each row as often as it stands there."""
+"""The SQL over all rows of touched groups: which groups are asked for, and each row as often as it
+stands there.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +25,36 @@ def window() -> tuple[Block, AggregateHead]:
     return block, block.head
 
 
-def test_rows_come_as_often_as_they_stand_in_the_group(conn: Connection, window: tuple[Block, AggregateHead]) -> None:
+def test_rows_come_as_often_as_they_stand_in_the_group(
+    conn: Connection, window: tuple[Block, AggregateHead]
+) -> None:
     block, head = window
     table = NAMES.group_rows.removeprefix("pg_temp.")
-    conn.execute(f"CREATE TEMPORARY TABLE {table} (k0 text, g0 text, g1 text, g2 text, __net int8)".encode())
-    conn.execute(f"INSERT INTO {table} VALUES ('1', '1', '5', '10', 2), ('1', '1', NULL, '11', 1)".encode())
+    conn.execute(
+        f"CREATE TEMPORARY TABLE {table} (k0 text, g0 text, g1 text, g2 text, __net int8)".encode()
+    )
+    conn.execute(
+        f"INSERT INTO {table} VALUES ('1', '1', '5', '10', 2), ('1', '1', NULL, '11', 1)".encode()
+    )
     item = group_rows_sql(block, head, NAMES)
-    rows = conn.execute(f"SELECT g1, g2, count(*), count(DISTINCT r.id) FROM {item} GROUP BY 1, 2 ORDER BY 2".encode())
+    rows = conn.execute(
+        f"SELECT g1, g2, count(*), count(DISTINCT r.id) FROM {item} GROUP BY 1, 2 ORDER BY 2".encode()
+    )
     assert rows.fetchall() == [(5, 10, 2, 1), (None, 11, 1, 1)]
 
 
-def test_only_groups_that_have_rows_are_asked_for(conn: Connection, window: tuple[Block, AggregateHead]) -> None:
+def test_only_groups_that_have_rows_are_asked_for(
+    conn: Connection, window: tuple[Block, AggregateHead]
+) -> None:
     """A group of which the last row went has no rows to be read; one that is new has no state yet."""
     _, head = window
     conn.execute("CREATE SCHEMA millstream_state")
     conn.execute(f"CREATE TABLE {NAMES.state} (id int, n0 int8)".encode())
     conn.execute(f"INSERT INTO {NAMES.state} VALUES (1, 2), (2, 2)".encode())
     groups = NAMES.groups.removeprefix("pg_temp.")
-    conn.execute(f"CREATE TEMPORARY TABLE {groups} (id int, k0 int, n0 int8, absolute bool)".encode())
+    conn.execute(
+        f"CREATE TEMPORARY TABLE {groups} (id int, k0 int, n0 int8, absolute bool)".encode()
+    )
     rows = "(1, 10, -2, false), (2, 20, -1, false), (3, 30, 1, false), (4, 40, 0, true)"
     conn.execute(f"INSERT INTO {groups} VALUES {rows}".encode())
     wanted = conn.execute(wanted_sql(head, NAMES).encode()).fetchall()

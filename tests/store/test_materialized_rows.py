@@ -20,7 +20,9 @@ CHANGES = f"SELECT __ms_action, c0, c1 FROM {NAMES.changes} ORDER BY 1, 2, 3"
 def block(conn: Connection) -> Block:
     """The block of the first three rows of a table, with its tables made."""
     limited, _ = planned("SELECT t.a FROM public.t WHERE t.a > 1 ORDER BY t.b LIMIT 3", "a")
-    conn.execute("CREATE SCHEMA millstream_state; CREATE TABLE t (id int PRIMARY KEY, a int, b int)")
+    conn.execute(
+        "CREATE SCHEMA millstream_state; CREATE TABLE t (id int PRIMARY KEY, a int, b int)"
+    )
     changes = NAMES.changes.removeprefix("pg_temp.")
     conn.execute(
         f"CREATE TEMPORARY TABLE {changes} (__ms_action text, c0 int, c1 int, __ms_row text, __ms_part uuid)".encode()
@@ -58,7 +60,9 @@ def test_of_equal_rows_as_many_go_as_went(conn: Connection, block: Block) -> Non
     assert conn.execute(STORED.encode()).fetchall() == [(5, 1)]
 
 
-def test_others_read_the_rows_with_a_place_that_tells_equal_ones_apart(conn: Connection, block: Block) -> None:
+def test_others_read_the_rows_with_a_place_that_tells_equal_ones_apart(
+    conn: Connection, block: Block
+) -> None:
     conn.execute("INSERT INTO t VALUES (1, 5, 1), (2, 5, 1)")
     refresh(conn, block)
     rows = conn.execute(f"SELECT c0, __ms_row FROM {NAMES.shown}".encode()).fetchall()

@@ -44,7 +44,9 @@ def test_an_input_is_read_from_its_table_or_from_the_rows_of_a_block() -> None:
 
 def test_names_while_planning_are_temporary() -> None:
     names = PlanningNames(0, "", "")
-    assert all(name.startswith("pg_temp.") for name in (names.state, names.shown, names.materialized))
+    assert all(
+        name.startswith("pg_temp.") for name in (names.state, names.shown, names.materialized)
+    )
 
 
 def test_a_row_is_hashed_as_a_row_so_that_columns_do_not_run_together() -> None:

@@ -1,4 +1,7 @@
-"""The SQL of a recursion's rows. Refreshing them step by step: `tests/refresh/test_recursion.py`."""
+"""The SQL of a recursion's rows.
+
+Refreshing them step by step: `tests/refresh/test_recursion.py`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ def recursion(union: str) -> RecursionBlock:
     return block
 
 
-@pytest.mark.parametrize(("union", "columns"), [("UNION", ["c0"]), ("UNION ALL", ["c0", "__ms_level"])])
+@pytest.mark.parametrize(
+    ("union", "columns"), [("UNION", ["c0"]), ("UNION ALL", ["c0", "__ms_level"])]
+)
 def test_each_term_has_its_delta_and_steps_have_the_columns_of_the_rows(
     conn: Connection, union: str, columns: list[str]
 ) -> None:
@@ -38,8 +43,14 @@ def test_each_term_has_its_delta_and_steps_have_the_columns_of_the_rows(
     described = conn.execute(f"SELECT * FROM {NAMES.steps}".encode()).description or []
     assert [column.name for column in described] == ["part", *columns, "__ms_net", "__ms_step"]
     for number, term in enumerate(block.terms):
-        described = conn.execute(f"SELECT * FROM {NAMES.of_term(number).delta}".encode()).description or []
-        assert [column.name for column in described] == [*(c.name for c in term.block.columns), "__net", "__run"]
+        described = (
+            conn.execute(f"SELECT * FROM {NAMES.of_term(number).delta}".encode()).description or []
+        )
+        assert [column.name for column in described] == [
+            *(c.name for c in term.block.columns),
+            "__net",
+            "__run",
+        ]
 
 
 def test_the_rows_of_one_step_are_those_that_it_found(conn: Connection) -> None:
@@ -48,8 +59,12 @@ def test_the_rows_of_one_step_are_those_that_it_found(conn: Connection) -> None:
     conn.execute(f"CREATE TABLE {NAMES.materialized} (part uuid, c0 int)".encode())
     for statement in tables_sql(block, NAMES):
         conn.execute(statement.encode())
-    conn.execute(f"INSERT INTO {NAMES.steps} VALUES (NULL, 7, 1, 1), (NULL, 8, 1, 2), (NULL, 9, -1, 2)".encode())
-    found = conn.execute(f"SELECT c0, __ms_net FROM {step(block, NAMES.steps, 2)} AS s ORDER BY 1".encode()).fetchall()
+    conn.execute(
+        f"INSERT INTO {NAMES.steps} VALUES (NULL, 7, 1, 1), (NULL, 8, 1, 2), (NULL, 9, -1, 2)".encode()
+    )
+    found = conn.execute(
+        f"SELECT c0, __ms_net FROM {step(block, NAMES.steps, 2)} AS s ORDER BY 1".encode()
+    ).fetchall()
     assert found == [(8, 1), (9, -1)]
 
 

@@ -67,10 +67,16 @@ def test_stream_tables_of_one_shape_share_staging_tables_and_each_is_exact(
     assert counts[0] == counts[1] == counts[2]
     for _ in range(2):
         for number in range(3):
-            writer.execute(f"UPDATE t{number} SET v = v + 1, k = (k + 1) % 3 WHERE id % 2 = {number % 2}".encode())
-            writer.execute(f"UPDATE t{number} SET id = CASE id WHEN 1 THEN 31 ELSE 1 END WHERE id IN (1, 31)".encode())
+            writer.execute(
+                f"UPDATE t{number} SET v = v + 1, k = (k + 1) % 3 WHERE id % 2 = {number % 2}".encode()
+            )
+            writer.execute(
+                f"UPDATE t{number} SET id = CASE id WHEN 1 THEN 31 ELSE 1 END WHERE id IN (1, 31)".encode()
+            )
         assert {report.action for report in ms.refresh_all()} == {"DIFFERENTIAL"}
-    assert {report.action for report in (ms.refresh(f"s{number}", full=True) for number in range(3))} == {"FULL"}
+    assert {
+        report.action for report in (ms.refresh(f"s{number}", full=True) for number in range(3))
+    } == {"FULL"}
     assert len(staged(ms.app.conn)) == counts[0]
 
 
@@ -80,12 +86,19 @@ def test_a_stream_table_that_fails_leaves_no_rows_for_those_that_share_its_stagi
     exact(ms)
     for number in range(3):
         query = f"SELECT k, sum(v) AS v, 1 / count(*) FILTER (WHERE s <> 'bad') AS part FROM t{number} GROUP BY k"
-        ms.create_stream_table(f"s{number}", query, schedule="continuous", refresh_mode="DIFFERENTIAL")
+        ms.create_stream_table(
+            f"s{number}", query, schedule="continuous", refresh_mode="DIFFERENTIAL"
+        )
     for number in range(3):
         change(writer, number)
     writer.execute("INSERT INTO t1 VALUES (50, 77, 1, 'bad')")
-    assert {report.name: report.action for report in ms.tick()} == {"s0": "DIFFERENTIAL", "s2": "DIFFERENTIAL"}
-    writer.execute("DELETE FROM t1 WHERE id = 50; UPDATE t0 SET v = 50 WHERE id = 1; UPDATE t2 SET v = 50 WHERE id = 1")
+    assert {report.name: report.action for report in ms.tick()} == {
+        "s0": "DIFFERENTIAL",
+        "s2": "DIFFERENTIAL",
+    }
+    writer.execute(
+        "DELETE FROM t1 WHERE id = 50; UPDATE t0 SET v = 50 WHERE id = 1; UPDATE t2 SET v = 50 WHERE id = 1"
+    )
     end_backoff(ms.app.conn)
     assert {report.action for report in ms.tick()} == {"DIFFERENTIAL"}
     assert all(ms.verify(f"s{number}").ok for number in range(3))
@@ -94,7 +107,9 @@ def test_a_stream_table_that_fails_leaves_no_rows_for_those_that_share_its_stagi
 def test_columns_of_other_types_modifiers_or_collations_are_staged_apart(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
-    """Numbers of two digits after the point, staged where one digit fits, would be rounded silently."""
+    """Numbers of two digits after the point, staged where one digit fits, would be rounded
+    silently.
+    """
     exact(ms)
     writer.execute(
         'CREATE TABLE shapes (id int PRIMARY KEY, a numeric(10,1), b numeric(10,2), c text, d text COLLATE "C");'
@@ -102,7 +117,9 @@ def test_columns_of_other_types_modifiers_or_collations_are_staged_apart(
     )
     counts = []
     for column in "abcd":
-        query = f"SELECT {column} AS k, max({column}) AS m, count(*) AS n FROM shapes GROUP BY {column}"
+        query = (
+            f"SELECT {column} AS k, max({column}) AS m, count(*) AS n FROM shapes GROUP BY {column}"
+        )
         ms.create_stream_table(f"s_{column}", query, schedule="1h", refresh_mode="DIFFERENTIAL")
         counts.append(len(staged(ms.app.conn)))
     assert counts == sorted(set(counts))
@@ -114,7 +131,9 @@ def test_large_staging_tables_are_emptied_when_the_cut_has_ended(
     ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "LARGE_BYTES", 1 << 13)
-    writer.execute("INSERT INTO t0 SELECT n, n, n, repeat('z', 100) FROM generate_series(100, 2000) AS n")
+    writer.execute(
+        "INSERT INTO t0 SELECT n, n, n, repeat('z', 100) FROM generate_series(100, 2000) AS n"
+    )
     ms.create_stream_table("s0", "SELECT id, v, s FROM t0", schedule="1h")
     sizes = "SELECT pg_relation_size(oid) FROM pg_class WHERE relnamespace = pg_my_temp_schema()"
     assert max(size for (size,) in ms.app.conn.execute(sizes)) <= 1 << 13
@@ -123,9 +142,15 @@ def test_large_staging_tables_are_emptied_when_the_cut_has_ended(
     assert ms.verify("s0").ok
 
 
-def test_a_type_can_be_dropped_once_no_stream_table_reads_it(ms: Millstream, writer: psycopg.Connection) -> None:
-    writer.execute("CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TABLE moods (id int PRIMARY KEY, m mood)")
-    ms.create_stream_table("by_mood", "SELECT m, count(*) AS n FROM moods GROUP BY m", schedule="1h")
+def test_a_type_can_be_dropped_once_no_stream_table_reads_it(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute(
+        "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TABLE moods (id int PRIMARY KEY, m mood)"
+    )
+    ms.create_stream_table(
+        "by_mood", "SELECT m, count(*) AS n FROM moods GROUP BY m", schedule="1h"
+    )
     writer.execute("INSERT INTO moods VALUES (1, 'sad')")
     assert ms.refresh("by_mood").action == "DIFFERENTIAL"
     ms.drop_stream_table("by_mood")

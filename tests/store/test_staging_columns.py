@@ -7,7 +7,9 @@ from millstream.store.staging_columns import stage, stages, unstage
 from millstream.testing.planning_server import pg_type
 
 BUILT_IN = Column("id", pg_type("int4"))
-USERS = Column("mood", PgType(90_000, "public.mood", "mood", kind="enum", output="pg_catalog.enum_out"))
+USERS = Column(
+    "mood", PgType(90_000, "public.mood", "mood", kind="enum", output="pg_catalog.enum_out")
+)
 
 
 def test_only_user_defined_types_need_another_type() -> None:

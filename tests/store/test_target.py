@@ -11,12 +11,16 @@ from millstream.testing import oracle
 pytestmark = pytest.mark.spark
 
 
-def test_a_key_of_an_extensions_type_finds_its_rows(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_key_of_an_extensions_type_finds_its_rows(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     """Its `=` is an operator of the extension, which is not on our search_path."""
     writer.execute("CREATE EXTENSION citext; CREATE TABLE t (c citext PRIMARY KEY, v int)")
     writer.execute("INSERT INTO t VALUES ('a', 1), ('b', 2)")
     ms.create_stream_table("st", "SELECT c, v FROM t")
-    writer.execute("UPDATE t SET c = 'A' WHERE c = 'a'; DELETE FROM t WHERE c = 'B'; INSERT INTO t VALUES ('x', 3)")
+    writer.execute(
+        "UPDATE t SET c = 'A' WHERE c = 'a'; DELETE FROM t WHERE c = 'B'; INSERT INTO t VALUES ('x', 3)"
+    )
     assert ms.refresh("st").action == "DIFFERENTIAL"
     assert sorted(writer.execute("SELECT c, v FROM st").fetchall()) == [("A", 1), ("x", 3)]
 
@@ -25,14 +29,20 @@ LONG = "SELECT string_agg(md5(i::text), '') FROM generate_series({}, {} + 400) A
 
 
 @pytest.mark.parametrize(
-    "query", ["SELECT word, count(*) AS n FROM t GROUP BY word", "SELECT DISTINCT id % 2 AS odd, word FROM t"]
+    "query",
+    [
+        "SELECT word, count(*) AS n FROM t GROUP BY word",
+        "SELECT DISTINCT id % 2 AS odd, word FROM t",
+    ],
 )
 @pytest.mark.parametrize("first", [True, False])
 def test_keys_too_long_for_a_unique_index_are_kept(
     ms: Millstream, writer: psycopg.Connection, query: str, first: bool
 ) -> None:
     """A B-tree refuses entries of more than some 2,700 bytes."""
-    writer.execute("CREATE TABLE t (id int, word text); INSERT INTO t VALUES (1, 'a'), (2, NULL), (3, 'a')")
+    writer.execute(
+        "CREATE TABLE t (id int, word text); INSERT INTO t VALUES (1, 'a'), (2, NULL), (3, 'a')"
+    )
     if first:
         writer.execute(f"INSERT INTO t VALUES (4, ({LONG.format(1, 1)}))".encode())
     ms.create_stream_table("st", query, refresh_mode="DIFFERENTIAL")

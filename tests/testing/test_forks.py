@@ -17,14 +17,19 @@ def script(directory: Path, text: str) -> Path:
 
 
 def test_a_script_has_its_arguments_and_exactly_its_environment(tmp_path: Path) -> None:
-    file = script(tmp_path, "import os, sys; print(sys.argv[1:], sorted(os.environ)); print('aside', file=sys.stderr)")
+    file = script(
+        tmp_path,
+        "import os, sys; print(sys.argv[1:], sorted(os.environ)); print('aside', file=sys.stderr)",
+    )
     done = forks.run(file, "one", "two", environment={"ONLY": "1"}, timeout=90)
     assert done.returncode == 0
     assert done.stdout == "['one', 'two'] ['ONLY']\n"
     assert done.stderr == "aside\n"
 
 
-@pytest.mark.parametrize(("text", "code"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9)])
+@pytest.mark.parametrize(
+    ("text", "code"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9)]
+)
 def test_the_exit_code_is_the_scripts(tmp_path: Path, text: str, code: int) -> None:
     assert forks.run(script(tmp_path, text), environment={}, timeout=90).returncode == code
 

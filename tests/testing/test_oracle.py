@@ -25,7 +25,10 @@ def test_a_table_that_equals_its_query_passes_with_its_number_of_rows(kept: Conn
     [
         ("DELETE FROM kept WHERE a = 2", "- ('2', None, None)"),
         ("INSERT INTO kept VALUES (3, 'y', 0)", "+ ('3', 'y', '0')"),
-        ("DELETE FROM kept WHERE ctid = (SELECT min(ctid) FROM kept)", "1 rows missing, 0 rows too many"),
+        (
+            "DELETE FROM kept WHERE ctid = (SELECT min(ctid) FROM kept)",
+            "1 rows missing, 0 rows too many",
+        ),
         ("INSERT INTO kept VALUES (1, 'x', 1.50)", "0 rows missing, 1 rows too many"),
         ("UPDATE kept SET b = '' WHERE b IS NULL", "+ ('2', '', None)"),
         ("ALTER TABLE kept ALTER a TYPE bigint", "a bigint"),
@@ -44,7 +47,11 @@ def test_a_difference_is_told(kept: Connection, change: str, says: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["UPDATE kept SET c = 1.5 WHERE a = 1", "ALTER TABLE kept ADD __ms_row_id bytea", "UPDATE kept SET a = a"],
+    [
+        "UPDATE kept SET c = 1.5 WHERE a = 1",
+        "ALTER TABLE kept ADD __ms_row_id bytea",
+        "UPDATE kept SET a = a",
+    ],
 )
 def test_what_is_equal_is_not_a_difference(kept: Connection, change: str) -> None:
     kept.execute(change.encode())
@@ -53,7 +60,9 @@ def test_what_is_equal_is_not_a_difference(kept: Connection, change: str) -> Non
 
 def test_floats_may_differ_by_little_where_that_is_allowed(conn: Connection) -> None:
     query = "SELECT 1 AS g, 0.3::float8 AS f, '-0'::float8 AS zero"
-    conn.execute("CREATE TABLE kept AS SELECT 1 AS g, 0.1::float8 + 0.2::float8 AS f, 0::float8 AS zero")
+    conn.execute(
+        "CREATE TABLE kept AS SELECT 1 AS g, 0.1::float8 + 0.2::float8 AS f, 0::float8 AS zero"
+    )
     assert oracle.check(conn, query, "kept", close=1e-12) == 1
     with pytest.raises(AssertionError, match=r"0\.30000000000000004"):
         oracle.check(conn, query, "kept")

@@ -27,7 +27,13 @@ from millstream.testing.pgoutput import encode, frame, keepalive
 MESSAGES: list[Parsed] = [
     Begin(10, 900),
     Commit(10, 20),
-    RelationMessage(7, "public", "t", "f", (RelationColumn("id", 23, -1, True), RelationColumn("v", 25, -1, False))),
+    RelationMessage(
+        7,
+        "public",
+        "t",
+        "f",
+        (RelationColumn("id", 23, -1, True), RelationColumn("v", 25, -1, False)),
+    ),
     Insert(7, (b"1", None)),
     Update(7, (b"1", b"new"), (b"1", b"old"), "O"),
     Update(7, (b"1", b"new")),

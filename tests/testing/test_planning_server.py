@@ -8,7 +8,9 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Scan
 from millstream.testing.planning_server import PlanningServerDouble, pg_type, table
 
-ORDERS = Scan(table("orders", "id int8, amount numeric(12,2), weight float8, note text", key="id"), "o")
+ORDERS = Scan(
+    table("orders", "id int8, amount numeric(12,2), weight float8, note text", key="id"), "o"
+)
 
 
 def type_of(expression: str, **known: str) -> str:
@@ -53,10 +55,15 @@ def test_operators_over_nulls_are_null_and_a_coalesce_is_not_guessed() -> None:
 
 
 def test_the_columns_of_a_key_are_not_null() -> None:
-    assert [(column.name, column.not_null) for column in ORDERS.table.columns][:2] == [("id", True), ("amount", False)]
+    assert [(column.name, column.not_null) for column in ORDERS.table.columns][:2] == [
+        ("id", True),
+        ("amount", False),
+    ]
 
 
-@pytest.mark.parametrize("call", ["concat('a', NULL)", "greatest(1, NULL)", "num_nulls(NULL, 1)", "ROW(NULL, 1)"])
+@pytest.mark.parametrize(
+    "call", ["concat('a', NULL)", "greatest(1, NULL)", "num_nulls(NULL, 1)", "ROW(NULL, 1)"]
+)
 def test_a_function_that_is_not_known_to_be_strict_is_not_guessed(call: str) -> None:
     """It was NULL if an argument was: concat('a', NULL) is 'a'."""
     with pytest.raises(LookupError, match="known_values"):

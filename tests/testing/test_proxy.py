@@ -22,9 +22,14 @@ def target() -> Iterator[tuple[Path, socket.socket]]:
         yield path, listener
 
 
-def test_both_directions_are_forwarded_until_it_falls_silent(target: tuple[Path, socket.socket]) -> None:
+def test_both_directions_are_forwarded_until_it_falls_silent(
+    target: tuple[Path, socket.socket],
+) -> None:
     path, listener = target
-    with proxy(path) as between, socket.create_connection(("127.0.0.1", between.port), timeout=90) as client:
+    with (
+        proxy(path) as between,
+        socket.create_connection(("127.0.0.1", between.port), timeout=90) as client,
+    ):
         server, _ = listener.accept()
         with server:
             server.settimeout(90)

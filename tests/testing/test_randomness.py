@@ -20,7 +20,10 @@ def contents(conn: Connection, seed: int, *, cased: bool) -> tuple[list[object],
         changes.create()
         changes.fill(4)
         touched = [sorted(changes.batch()) for _ in range(2)]
-        rows = [conn.execute(f"SELECT t::text FROM {t.name} AS t ORDER BY 1".encode()).fetchall() for t in tables]
+        rows = [
+            conn.execute(f"SELECT t::text FROM {t.name} AS t ORDER BY 1".encode()).fetchall()
+            for t in tables
+        ]
     queries = RandomQueries(tables, dice)
     return [touched, rows, changes.log], [queries.next().sql for _ in range(10)]
 
@@ -83,7 +86,9 @@ def test_every_kind_of_part_is_generated() -> None:
 
 
 @pytest.mark.parametrize("cased", [True, False])
-def test_each_null_extended_query_has_a_constant_and_is_accepted_by_postgres(conn: Connection, cased: bool) -> None:
+def test_each_null_extended_query_has_a_constant_and_is_accepted_by_postgres(
+    conn: Connection, cased: bool
+) -> None:
     dice = random.Random(3)
     tables = random_tables(dice, cased=cased)
     RandomChanges(conn, tables, dice).create()

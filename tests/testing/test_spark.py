@@ -23,13 +23,19 @@ print(started is own, started.sparkContext.applicationId, [table.name for table 
 
 
 @pytest.mark.spark
-def test_the_session_that_an_attached_process_starts_shares_no_view_with_others(spark: SparkSession) -> None:
+def test_the_session_that_an_attached_process_starts_shares_no_view_with_others(
+    spark: SparkSession,
+) -> None:
     parameters = shared_spark._gateway(spark).java_parameters
     address = f"{parameters.port}/{parameters.auth_token}"
     views = []
     for name in ("first", "second"):
         done = subprocess.run(
-            [sys.executable, "-c", ATTACHED, address, name], capture_output=True, text=True, check=True, timeout=120
+            [sys.executable, "-c", ATTACHED, address, name],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
         )
         views.append(done.stdout.strip())
     application = spark.sparkContext.applicationId

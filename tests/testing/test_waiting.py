@@ -1,4 +1,6 @@
-"""Waiting for what another session does: the value that was seen is returned, and never waiting is no failure."""
+"""Waiting for what another session does: the value that was seen is returned, and never waiting is
+no failure.
+"""
 
 from __future__ import annotations
 

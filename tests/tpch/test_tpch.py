@@ -1,9 +1,11 @@
-"""TPC-H: each of the 22 queries stays equal to PostgreSQL's answer, by differential refreshes alone.
+"""TPC-H: each of the 22 queries stays equal to PostgreSQL's answer, by differential refreshes
+alone.
 
     MILLSTREAM_TEST_TPCH_SCALE=0.01     another scale than 0.1
 
-All stream tables are in one database and are refreshed at one cut. A cycle is RF1, RF2 and random changes of all eight
-tables; there are five, and the oracle looks at each stream table in each cut, before it commits.
+All stream tables are in one database and are refreshed at one cut. A cycle is RF1, RF2 and random
+changes of all eight tables; there are five, and the oracle looks at each stream table in each cut,
+before it commits.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class Seen:
 
 @dataclass
 class Course:
-    """What happened: which queries were refused, and what each of the others was like in each cycle."""
+    """What happened: which queries were refused, and what each of the others was like in each
+    cycle.
+    """
 
     ms: Millstream
     refused: dict[str, MillstreamError] = field(default_factory=dict)
@@ -100,7 +104,10 @@ def course(server: Server, spark: SparkSession) -> Iterator[Course]:
         admin.execute("CREATE DATABASE tpch")
         dsn = server.dsn_for("tester", "tpch")
         try:
-            with millstream.connect(dsn, spark=spark) as ms, connect(dsn, application_name="application") as conn:
+            with (
+                millstream.connect(dsn, spark=spark) as ms,
+                connect(dsn, application_name="application") as conn,
+            ):
                 load(conn, SCALE)
                 course = Course(ms)
                 for name in QUERIES:

@@ -1,4 +1,5 @@
-"""Frozen descriptions of what a query means and of how it is maintained. Pure: no database, no Spark.
+"""Frozen descriptions of what a query means and of how it is maintained. Pure: no database, no
+Spark.
 
 types, table, expr       PostgreSQL's types, tables and scalar expressions
 relation                 the query as a tree of relational operators, with one printed form

@@ -9,8 +9,8 @@
     BagBlock           stored rows of joins              WindowBlock        stored rows of partitions
     LimitBlock         the first rows of one input       RecursionBlock     rows of a recursion
 
-A query is a chain of blocks, innermost first; the outputs of the last are the columns of the stream table. A block is a
-plan: it reads and writes nothing.
+A query is a chain of blocks, innermost first; the outputs of the last are the columns of the stream
+table. A block is a plan: it reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -87,14 +87,20 @@ class Leaf:
     @property
     def sql(self) -> str:
         """The expression in the SELECT list of the read."""
-        return self.wire.key_sql(self.expr.sql) if self.use == "key" else self.wire.encode_sql(self.expr.sql)
+        return (
+            self.wire.key_sql(self.expr.sql)
+            if self.use == "key"
+            else self.wire.encode_sql(self.expr.sql)
+        )
 
     def __str__(self) -> str:
         return f"{self.name} = {self.expr}" + (f" [{self.use}]" if self.use != "carry" else "")
 
 
 def wire_for(type_: PgType, use: Use) -> Wire | None:
-    """Return how a value of this type travels for a use; None if Spark cannot compute with the type."""
+    """Return how a value of this type travels for a use; None if Spark cannot compute with the
+    type.
+    """
     if use in _PARTS:
         return _PARTS[use]
     return _WIRES.get(use, wire_of)(type_)
@@ -120,7 +126,10 @@ class Input:
 
     def used(self) -> set[str]:
         """Return the names of the columns of its table that it needs."""
-        conditions = [*self.filters, *(temporal_filter.condition for temporal_filter in self.temporal_filters)]
+        conditions = [
+            *self.filters,
+            *(temporal_filter.condition for temporal_filter in self.temporal_filters),
+        ]
         exprs = [*(leaf.expr for leaf in self.leaves), *conditions]
         refs = [ref for expr in exprs for ref in expr.refs]
         refs += [ref for expansion in self.scan.expansions for ref in expansion.refs()]
@@ -174,7 +183,9 @@ class Pair:
     @property
     def condition(self) -> Expr:
         """The equality as SQL."""
-        return Expr(f"{self.one.sql} {'IS NOT DISTINCT FROM' if self.nulls else '='} {self.other.sql}")
+        return Expr(
+            f"{self.one.sql} {'IS NOT DISTINCT FROM' if self.nulls else '='} {self.other.sql}"
+        )
 
     def swap(self) -> Pair:
         """Return the equality with its sides exchanged."""
@@ -183,7 +194,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Match(Relation):
-    """A join of the body: pairs of equal columns, and a residual condition that each pair of rows must satisfy."""
+    """A join of the body: pairs of equal columns, and a residual condition that each pair of rows
+    must satisfy.
+    """
 
     kind: JoinKind
     left: Relation
@@ -206,13 +219,21 @@ class Match(Relation):
         return (*(pair.condition for pair in self.pairs), *self.residual)
 
     def headline(self) -> str:
-        what = "" if self.kind == "inner" else f"{self.kind} " if self.mark is None else f"mark {self.mark} "
+        what = (
+            ""
+            if self.kind == "inner"
+            else f"{self.kind} "
+            if self.mark is None
+            else f"mark {self.mark} "
+        )
         return f"Join  {what}{' AND '.join(map(str, self.conditions)) or '(all pairs)'}"
 
 
 @dataclass(frozen=True)
 class Edge:
-    """Two inputs joined by equal leaf columns; without pairs, any row of one may join any row of the other."""
+    """Two inputs joined by equal leaf columns; without pairs, any row of one may join any row of
+    the other.
+    """
 
     left: str
     right: str
@@ -230,7 +251,9 @@ class Edge:
         return self.kind == "inner" or sender == self.right or self.needed
 
     def complete(self, sender: str) -> bool:
-        """True if the other end must be complete for the rows of `sender`: the join asks whether a match exists."""
+        """True if the other end must be complete for the rows of `sender`: the join asks whether a
+        match exists.
+        """
         return self.kind == "full" or (self.kind in ("left", "mark") and sender == self.left)
 
     def both(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -240,7 +263,9 @@ class Edge:
         return [(self.left, lefts), (self.right, rights)]
 
     def ends(self, name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
-        """Return the other end, the columns of `name`, and those of the other end; None if `name` is no end."""
+        """Return the other end, the columns of `name`, and those of the other end; None if `name`
+        is no end.
+        """
         (_, lefts), (_, rights) = self.both()
         if name == self.left:
             return self.right, lefts, rights
@@ -261,11 +286,15 @@ class Edge:
 
 @dataclass(frozen=True)
 class Branch:
-    """One part of a block's UNION ALL: inputs joined along a tree of edges, then filtered and projected."""
+    """One part of a block's UNION ALL: inputs joined along a tree of edges, then filtered and
+    projected.
+    """
 
     inputs: tuple[Input, ...]
     edges: tuple[Edge, ...]
-    """A spanning tree of the inputs, along which demand travels. Further equalities are conditions of the body."""
+    """A spanning tree of the inputs, along which demand travels. Further equalities are conditions
+    of the body.
+    """
     body: Relation
     sources: tuple[tuple[str, Ref | None], ...]
     """Each column of the body, with the leaf that it is; None if it is computed."""
@@ -312,10 +341,13 @@ class Accumulator:
     """Its type in the state table."""
     wire: Wire | None = None
     order: str | None = None
-    """For an extreme: the column of the body that Spark orders by; None if PostgreSQL must choose."""
+    """For an extreme: the column of the body that Spark orders by; None if PostgreSQL must choose.
+    """
     level: int | None = None
-    """For `reaching`: the least value that is counted. For an extreme: up to this value, its loss is known from such
-    counts. For `special`: the position of the counted value among NaN and the infinities."""
+    """For `reaching`: the least value that is counted. For an extreme: up to this value, its loss
+    is known from such counts. For `special`: the position of the counted value among NaN and the
+    infinities.
+    """
 
     def __str__(self) -> str:
         level = f" from {self.level}" if self.function == "reaching" else ""
@@ -324,7 +356,9 @@ class Accumulator:
 
 @dataclass(frozen=True)
 class HolisticAggregate:
-    """An aggregate that PostgreSQL recomputes over all rows `r` of a touched group, by an expression over them."""
+    """An aggregate that PostgreSQL recomputes over all rows `r` of a touched group, by an
+    expression over them.
+    """
 
     name: str
     expr: str
@@ -365,11 +399,17 @@ class AggregateHead:
 
     @property
     def state_columns(self) -> tuple[tuple[Accumulator, str], ...]:
-        """The columns that Spark returns after the keys, each with its accumulator; an extreme has two."""
+        """The columns that Spark returns after the keys, each with its accumulator; an extreme has
+        two.
+        """
         columns = list[tuple[Accumulator, str]]()
         for accumulator in self.accumulators:
             extreme = accumulator.strategy == "extreme"
-            names = [f"{accumulator.name}_in", f"{accumulator.name}_out"] if extreme else [accumulator.name]
+            names = (
+                [f"{accumulator.name}_in", f"{accumulator.name}_out"]
+                if extreme
+                else [accumulator.name]
+            )
             columns += [(accumulator, name) for name in names]
         return tuple(columns)
 
@@ -434,7 +474,9 @@ class Block:
     position: int = field(default=0, kw_only=True)
     """The index of the block in the chain."""
     choices: tuple[Choice, ...] = field(default=(), kw_only=True)
-    """Why the block is there, and why it is maintained as it is. They are not part of the printed form."""
+    """Why the block is there, and why it is maintained as it is. They are not part of the printed
+    form.
+    """
 
     @property
     def kind(self) -> str:
@@ -454,9 +496,14 @@ class Block:
     def reads_clock(self) -> bool:
         """True if it reads the clock, or a filter of it does."""
         by = (
-            scan for one in self.inputs() for temporal_filters in one.temporal_filters for scan in temporal_filters.by
+            scan
+            for one in self.inputs()
+            for temporal_filters in one.temporal_filters
+            for scan in temporal_filters.by
         )
-        return any(isinstance(scan.table, Clock) for scan in (*by, *(one.scan for one in self.inputs())))
+        return any(
+            isinstance(scan.table, Clock) for scan in (*by, *(one.scan for one in self.inputs()))
+        )
 
     def own_lines(self) -> list[str]:
         """Return the lines of the printed form that only this kind has."""
@@ -520,7 +567,14 @@ class BagBlock(MaterializedBlock):
     @classmethod
     def of(cls, block: StatelessBlock) -> BagBlock:
         """Return the block whose rows are materialized."""
-        return cls(block.name, block.branches, block.columns, block.outputs, block.key, choices=block.choices)
+        return cls(
+            block.name,
+            block.branches,
+            block.columns,
+            block.outputs,
+            block.key,
+            choices=block.choices,
+        )
 
     @property
     def kind(self) -> str:
@@ -529,7 +583,9 @@ class BagBlock(MaterializedBlock):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowBlock(GroupedBlock, MaterializedBlock):
-    """The rows of partitions: PostgreSQL computes the outputs over all rows `r` of the touched ones."""
+    """The rows of partitions: PostgreSQL computes the outputs over all rows `r` of the touched
+    ones.
+    """
 
     head: PartitionHead
 
@@ -569,13 +625,17 @@ class LimitBlock(MaterializedBlock):
 
 @dataclass(frozen=True)
 class RecursionTerm:
-    """One branch of a recursion, with its own columns and final expressions. Its HAVING filters these."""
+    """One branch of a recursion, with its own columns and final expressions. Its HAVING filters
+    these.
+    """
 
     block: StatelessBlock
     itself: str | None
     """The input that reads the recursion; None for a base term."""
     found_by: tuple[tuple[str, str], ...] = ()
-    """Columns of the recursion, each with the column of the body that it is. They look up a row's derivations."""
+    """Columns of the recursion, each with the column of the body that it is. They look up a row's
+    derivations.
+    """
 
     def lines(self) -> list[str]:
         """Return the lines of the printed form."""
@@ -588,13 +648,17 @@ class RecursionTerm:
 
 @dataclass(frozen=True, kw_only=True)
 class RecursionBlock(MaterializedBlock):
-    """The rows of a recursion: by UNION each once, by UNION ALL each with the number of steps that derive it."""
+    """The rows of a recursion: by UNION each once, by UNION ALL each with the number of steps that
+    derive it.
+    """
 
     each_once: bool
     text: str
     """A query from which PostgreSQL derives the columns."""
     terms: tuple[RecursionTerm, ...] = ()
-    """Each is evaluated on its own; none until the server has described the columns, which they read."""
+    """Each is evaluated on its own; none until the server has described the columns, which they
+    read.
+    """
 
     def __post_init__(self) -> None:
         if self.branches != tuple(branch for term in self.terms for branch in term.block.branches):

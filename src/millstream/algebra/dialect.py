@@ -1,8 +1,9 @@
 """PostgreSQL as the server prints it: read and written word for word.
 
-sqlglot translates between dialects, so it rewrites functions that it knows: substr() becomes SUBSTRING(... FROM ...),
-mod(x, 2) becomes x % 2. The server's own text must come out as it went in. This dialect understands only the aggregates
-that Millstream maintains, and functions with a grammar of their own; every other function is a name and its arguments.
+sqlglot translates between dialects, so it rewrites functions that it knows: substr() becomes
+SUBSTRING(... FROM ...), mod(x, 2) becomes x % 2. The server's own text must come out as it went in.
+This dialect understands only the aggregates that Millstream maintains, and functions with a grammar
+of their own; every other function is a name and its arguments.
 
 >>> printed(parsed("SELECT substr(t, 1), mod(x, 2), \\"left\\"(t, 1)"))
 'SELECT substr(t, 1), mod(x, 2), "left"(t, 1)'
@@ -37,7 +38,8 @@ _GRAMMAR = frozenset({"CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TR
 # Of the type interval.
 _FIELDS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "TO"})
 
-# Keys for the SEARCH and CYCLE clauses of a WITH query: sqlglot knows them for the last query and one column only.
+# Keys for the SEARCH and CYCLE clauses of a WITH query: sqlglot knows them for the last query and
+# one column only.
 SEARCH, CYCLE = "ms_search", "ms_cycle"
 
 
@@ -78,7 +80,8 @@ class Verbatim(Postgres):
     """The dialect of `pg_get_viewdef`."""
 
     NORMALIZE_FUNCTIONS: bool | str = False
-    # An array's subscript is printed as it was read; sqlglot would shift it and guess when to shift back.
+    # An array's subscript is printed as it was read; sqlglot would shift it and guess when to shift
+    # back.
     INDEX_OFFSET = 0
 
     def tokenize(self, sql: str, dialect: Any = None) -> list[Token]:
@@ -89,7 +92,9 @@ class Verbatim(Postgres):
             name: made for name, made in PostgresParser.FUNCTIONS.items() if name in _UNDERSTOOD
         }
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parse for name, parse in PostgresParser.FUNCTION_PARSERS.items() if name in _GRAMMAR
+            name: parse
+            for name, parse in PostgresParser.FUNCTION_PARSERS.items()
+            if name in _GRAMMAR
         }
 
         UNARY_PARSERS: ClassVar[dict[Any, Any]] = {
@@ -97,13 +102,18 @@ class Verbatim(Postgres):
             TokenType.OPERATOR: lambda self: self._parse_prefix_operator(),
         }
         # "bit" is a bit string of any length, and bit is one of length 1.
-        QUOTED_TYPES_TO_PRESERVE: ClassVar[set[str]] = {*PostgresParser.QUOTED_TYPES_TO_PRESERVE, "bit"}
+        QUOTED_TYPES_TO_PRESERVE: ClassVar[set[str]] = {
+            *PostgresParser.QUOTED_TYPES_TO_PRESERVE,
+            "bit",
+        }
 
         def _parse_types(self, *args: Any, **options: Any) -> exp.Expr | None:
             return self._parse_interval_type() or super()._parse_types(*args, **options)
 
         def _parse_interval_type(self) -> exp.Expr | None:
-            """Read the type `interval day to second(3)`: sqlglot knows neither two fields nor a precision."""
+            """Read the type `interval day to second(3)`: sqlglot knows neither two fields nor a
+            precision.
+            """
             start = self._curr
             if not start or start.token_type != TokenType.INTERVAL or not self._next:
                 return None
@@ -114,9 +124,15 @@ class Verbatim(Postgres):
                 self._advance()
             if self._match(TokenType.L_PAREN):
                 self._advance(2)
-            interval = exp.DataType(this=exp.DType.USERDEFINED, kind=self._find_sql(start, self._prev))
+            interval = exp.DataType(
+                this=exp.DType.USERDEFINED, kind=self._find_sql(start, self._prev)
+            )
             is_array = self._match_pair(TokenType.L_BRACKET, TokenType.R_BRACKET)
-            return exp.DataType(this=exp.DType.ARRAY, expressions=[interval], nested=True) if is_array else interval
+            return (
+                exp.DataType(this=exp.DType.ARRAY, expressions=[interval], nested=True)
+                if is_array
+                else interval
+            )
 
         def _parse_type_size(self) -> exp.DataTypeParam | None:
             """Read a negative scale too: numeric(5,-2)."""
@@ -132,7 +148,9 @@ class Verbatim(Postgres):
             if not self._match(TokenType.L_PAREN):
                 return super()._parse_operator(this)
             operator = self._parse_operator_name()
-            return self.expression(exp.Operator(this=this, operator=operator, expression=self._parse_bitwise()))
+            return self.expression(
+                exp.Operator(this=this, operator=operator, expression=self._parse_bitwise())
+            )
 
         def _parse_prefix_operator(self) -> exp.Expr:
             self._match(TokenType.L_PAREN)
@@ -140,7 +158,9 @@ class Verbatim(Postgres):
             return self.expression(PrefixOperator(this=self._parse_unary(), operator=operator))
 
         def _parse_operator_name(self) -> str:
-            """Return the name up to the closing parenthesis, with its schema and quotes if it has them."""
+            """Return the name up to the closing parenthesis, with its schema and quotes if it has
+            them.
+            """
             start = self._curr
             while self._curr and not self._match(TokenType.R_PAREN, advance=False):
                 self._advance()
@@ -149,13 +169,23 @@ class Verbatim(Postgres):
             return name
 
         def _parse_function_call(
-            self, functions: Any = None, anonymous: bool = False, optional_parens: bool = True, any_token: bool = False
+            self,
+            functions: Any = None,
+            anonymous: bool = False,
+            optional_parens: bool = True,
+            any_token: bool = False,
         ) -> exp.Expr | None:
             # A quoted name is a plain name, even if the bare word has a grammar.
             quoted = self._curr is not None and self._curr.token_type == TokenType.IDENTIFIER
-            call = super()._parse_function_call(functions, anonymous or quoted, optional_parens, any_token)
+            call = super()._parse_function_call(
+                functions, anonymous or quoted, optional_parens, any_token
+            )
             # sqlglot parses ALL (array) as a function, but not ANY (array).
-            if isinstance(call, exp.Anonymous) and call.this == "ALL" and len(call.expressions) == 1:
+            if (
+                isinstance(call, exp.Anonymous)
+                and call.this == "ALL"
+                and len(call.expressions) == 1
+            ):
                 return exp.All(this=exp.Paren(this=call.expressions[0]))
             return call
 
@@ -166,14 +196,19 @@ class Verbatim(Postgres):
                 return found
             if isinstance(found, exp.Dot):
                 return _qualified_call(found.this, found.expression)
-            if isinstance(found, exp.Column) and isinstance(found.this, exp.Filter | exp.WithinGroup):
+            if isinstance(found, exp.Column) and isinstance(
+                found.this, exp.Filter | exp.WithinGroup
+            ):
                 return _qualified_call(found.args["table"], found.this)
             return found
 
         def _parse_lateral(self) -> exp.Lateral | None:
-            # A function in FROM is lateral without the word, and sqlglot does not understand LATERAL ROWS FROM.
+            # A function in FROM is lateral without the word, and sqlglot does not understand
+            # LATERAL ROWS FROM.
             start = self._index
-            if self._match(TokenType.LATERAL) and self._match_text_seq("ROWS", "FROM", advance=False):
+            if self._match(TokenType.LATERAL) and self._match_text_seq(
+                "ROWS", "FROM", advance=False
+            ):
                 return None
             self._retreat(start)
             return super()._parse_lateral()
@@ -196,7 +231,9 @@ class Verbatim(Postgres):
             by, mark = self._parse_names(), self._parse_name_after("SET")
             to = self._match_text_seq("TO") and self._parse_bitwise()
             default = self._match(TokenType.DEFAULT) and self._parse_bitwise()
-            value, other = (printed(one) if isinstance(one, exp.Expression) else "" for one in (to, default))
+            value, other = (
+                printed(one) if isinstance(one, exp.Expression) else "" for one in (to, default)
+            )
             return CycleClause(by, mark, value, other, self._parse_name_after("USING"))
 
         def _parse_names(self) -> tuple[str, ...]:
@@ -208,7 +245,9 @@ class Verbatim(Postgres):
             assert name is not None, f"a name after {word}"
             return name.name
 
-        def _values_to_select(self, values: exp.Values) -> Any:  # sqlglot says Select, and passes it on
+        def _values_to_select(
+            self, values: exp.Values
+        ) -> Any:  # sqlglot says Select, and passes it on
             # VALUES is a query of its own, and stays one.
             return values
 
@@ -218,7 +257,9 @@ class Verbatim(Postgres):
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **PostgresGenerator.TRANSFORMS,
             exp.Pow: lambda self, node: self.binary(node, "^"),
-            exp.Operator: lambda self, node: f"{self.sql(node.this)} {_operator(node)} {self.sql(node.expression)}",
+            exp.Operator: lambda self, node: (
+                f"{self.sql(node.this)} {_operator(node)} {self.sql(node.expression)}"
+            ),
             PrefixOperator: lambda self, node: f"{_operator(node)} {self.sql(node.this)}",
             exp.CurrentTime: lambda self, node: "CURRENT_TIME",
             exp.All: lambda self, node: f"ALL({self.sql(node.this.unnest())})",
@@ -240,7 +281,9 @@ class Verbatim(Postgres):
 
 
 def _qualified_call(schema: Any, call: Any) -> exp.Expression:
-    """Return schema.f(x) FILTER (...): the schema belongs to the name of the function, not to the filtered call."""
+    """Return schema.f(x) FILTER (...): the schema belongs to the name of the function, not to the
+    filtered call.
+    """
     if not isinstance(call, exp.Filter | exp.WithinGroup):
         return exp.Dot(this=schema, expression=call)
     call.set("this", _qualified_call(schema, call.this))

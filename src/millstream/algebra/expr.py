@@ -1,7 +1,8 @@
 """A scalar expression: PostgreSQL's text of it, frozen, with its column references known.
 
-Every reference has two parts, `"alias"."column"`. An alias is unique among the inputs of a relation, so an expression
-means the same wherever it stands in that relation. Two expressions are equal if their texts are.
+Every reference has two parts, `"alias"."column"`. An alias is unique among the inputs of a
+relation, so an expression means the same wherever it stands in that relation. Two expressions are
+equal if their texts are.
 
 >>> Expr.parse('("o"."q" * 2)').refs
 frozenset({Ref(alias='o', column='q')})
@@ -42,7 +43,9 @@ class Expr:
 
     sql: str
     positions: tuple[int, ...] = field(default=(), compare=False, repr=False)
-    """The positions of its nodes in the user's text, depth first; empty unless the query was parsed with positions."""
+    """The positions of its nodes in the user's text, depth first; empty unless the query was parsed
+    with positions.
+    """
 
     @classmethod
     def of(cls, node: exp.Expression) -> Self:
@@ -100,7 +103,9 @@ class Expr:
 
     @cached_property
     def has_subquery(self) -> bool:
-        """True if it contains a subquery, which can raise "more than one row returned": evaluate it after the joins."""
+        """True if it contains a subquery, which can raise "more than one row returned": evaluate it
+        after the joins.
+        """
         return "SELECT" in self.sql and self.tree.find(exp.Select) is not None
 
     def substitute(self, replacements: Mapping[Ref, Expr]) -> Expr:
@@ -108,8 +113,13 @@ class Expr:
 
         def replaced(node: exp.Expression) -> exp.Expression:
             if isinstance(node, exp.Column) and (found := replacements.get(ref_of(node))):
-                # ROW(a, b) = ROW(c, d) would be a comparison of a with c and b with d, and not of two values.
-                value = Expr(f"CAST({found} AS RECORD)").node if is_row(found.tree) else parenthesised(found.node)
+                # ROW(a, b) = ROW(c, d) would be a comparison of a with c and b with d, and not of
+                # two values.
+                value = (
+                    Expr(f"CAST({found} AS RECORD)").node
+                    if is_row(found.tree)
+                    else parenthesised(found.node)
+                )
                 return with_position_of(node, value)
             return node
 
@@ -119,7 +129,9 @@ class Expr:
         return self.sql
 
 
-def transform(node: exp.Expression, change: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
+def transform(
+    node: exp.Expression, change: Callable[[exp.Expression], exp.Expression]
+) -> exp.Expression:
     """Return a copy of a syntax tree with each node replaced by `change(node)`."""
     changed = node.transform(change, copy=True)
     assert isinstance(changed, exp.Expression)
@@ -127,7 +139,8 @@ def transform(node: exp.Expression, change: Callable[[exp.Expression], exp.Expre
 
 
 def conjuncts(expression: Expr) -> Iterator[Expr]:
-    """Yield the operands of an AND, at any depth; a condition common to all operands of an OR is one too.
+    """Yield the operands of an AND, at any depth; a condition common to all operands of an OR is
+    one too.
 
     >>> [part.sql for part in conjuncts(Expr("(a AND b) OR (a AND c)"))]
     ['a', '(b) OR (c)']
@@ -172,7 +185,12 @@ def equated(condition: Expr) -> tuple[Expr, Expr] | None:
         kinds: tuple[type[exp.Expression], ...] = (exp.NullSafeNEQ,)
     else:
         kinds = (exp.EQ, exp.NullSafeEQ)
-    if not isinstance(node, kinds) or is_quantified(node) or is_record(node.this) or is_record(node.expression):
+    if (
+        not isinstance(node, kinds)
+        or is_quantified(node)
+        or is_record(node.this)
+        or is_record(node.expression)
+    ):
         return None
     return Expr.of(unwrapped(node.this)), Expr.of(unwrapped(node.expression))
 
@@ -193,7 +211,9 @@ def is_record(node: exp.Expression) -> bool:
     node = unwrapped(node)
     if isinstance(node, exp.Array):
         return any(map(is_record, node.expressions))
-    return is_row(node) or (isinstance(node, exp.Cast) and is_record(node.this) and printed(node.to) == "RECORD")
+    return is_row(node) or (
+        isinstance(node, exp.Cast) and is_record(node.this) and printed(node.to) == "RECORD"
+    )
 
 
 def alternatives(expression: Expr) -> list[Expr]:
@@ -224,13 +244,22 @@ def _combined(parts: list[Expr], kind: type[exp.And | exp.Or]) -> Expr:
 
 def _common(node: exp.Or) -> Iterator[Expr]:
     """Yield the conditions that all alternatives share, then the OR of the others."""
-    conditions = [list(dict.fromkeys(_conjuncts(alternative))) for alternative in operands(node, exp.Or)]
-    shared = [condition for condition in conditions[0] if all(condition in others for others in conditions[1:])]
+    conditions = [
+        list(dict.fromkeys(_conjuncts(alternative))) for alternative in operands(node, exp.Or)
+    ]
+    shared = [
+        condition
+        for condition in conditions[0]
+        if all(condition in others for others in conditions[1:])
+    ]
     if not shared:
         yield Expr.of(node)
         return
     yield from shared
-    unshared = [[condition for condition in alternative if condition not in shared] for alternative in conditions]
+    unshared = [
+        [condition for condition in alternative if condition not in shared]
+        for alternative in conditions
+    ]
     # An alternative with no other condition is true whenever the shared ones are.
     if all(unshared):
         yield any_of(all_of(alternative) for alternative in unshared)
@@ -247,7 +276,11 @@ def parenthesised(node: exp.Expression) -> exp.Expression:
     """Return a node in parentheses, unless it needs none."""
     simple = exp.Column | exp.Literal | exp.Paren | exp.Null | exp.Boolean | exp.Func
     # To sqlglot AND, OR and ^ are functions too.
-    return node if isinstance(node, simple) and not isinstance(node, exp.Binary) else exp.Paren(this=node)
+    return (
+        node
+        if isinstance(node, simple) and not isinstance(node, exp.Binary)
+        else exp.Paren(this=node)
+    )
 
 
 def ref_of(column: exp.Column) -> Ref:
@@ -264,10 +297,14 @@ def _tree(text: str) -> exp.Expression:
 
 @lru_cache(maxsize=1_000)
 def _tree_with_positions(text: str, positions: tuple[int, ...]) -> exp.Expression:
-    """Return the tree of a text with the positions of its nodes; of the root only, if its shape differs."""
+    """Return the tree of a text with the positions of its nodes; of the root only, if its shape
+    differs.
+    """
     tree = _tree(text).copy()
     nodes = list(tree.walk(bfs=False))
-    for node, position in zip(nodes, positions if len(nodes) == len(positions) else positions[:1], strict=False):
+    for node, position in zip(
+        nodes, positions if len(nodes) == len(positions) else positions[:1], strict=False
+    ):
         set_position(node, position)
     return tree
 
@@ -284,14 +321,18 @@ def _tree_of_parts(text: str, parts: list[Expr]) -> exp.Expression:
 
 
 def _positions(node: exp.Expression) -> tuple[int, ...]:
-    """Return the positions of a node and its parts, depth first; () if neither it nor its operands have one."""
+    """Return the positions of a node and its parts, depth first; () if neither it nor its operands
+    have one.
+    """
     if not has_position(node) and not any(map(has_position, node.iter_expressions())):
         return ()
     return tuple(position_of(part) for part in node.walk(bfs=False))
 
 
 def with_position_of(column: exp.Expression, value: exp.Expression) -> exp.Expression:
-    """Return the expression that replaces a column: at its own position if it has one, else at that of the column."""
+    """Return the expression that replaces a column: at its own position if it has one, else at that
+    of the column.
+    """
     inner = unwrapped(value)
     for node in (value, inner):
         if position := position_of(inner) or position_of(column):

@@ -1,4 +1,5 @@
-"""The position of a syntax node in the text that the user wrote: its first character, counted from 1; 0 if unknown.
+"""The position of a syntax node in the text that the user wrote: its first character, counted from
+1; 0 if unknown.
 
 sqlglot copies a node's metadata with the node, so a position survives the rewriting of a tree.
 
@@ -39,7 +40,9 @@ def set_position(node: exp.Expr, position: int) -> None:
 
 
 def set_positions(tree: exp.Expression, position: int) -> exp.Expression:
-    """Give all nodes of a tree one position, if it is known: that of the name by which a view is read."""
+    """Give all nodes of a tree one position, if it is known: that of the name by which a view is
+    read.
+    """
     for node in tree.walk() if position else ():
         set_position(node, position)
     return tree
@@ -56,7 +59,11 @@ def parse_with_positions(text: str) -> exp.Expression:
 
 def _include_children(node: exp.Expr) -> None:
     """Let a node begin no later than the first of its parts."""
-    known = [position for position in (position_of(node), *map(position_of, node.iter_expressions())) if position]
+    known = [
+        position
+        for position in (position_of(node), *map(position_of, node.iter_expressions()))
+        if position
+    ]
     if known:
         set_position(node, min(known))
 

@@ -10,7 +10,9 @@ from millstream.errors import MillstreamError
 
 @contextmanager
 def planning(part: Callable[[], str]) -> Iterator[None]:
-    """Add the part to an unexpected error as a note, unless a smaller part inside it has been noted already."""
+    """Add the part to an unexpected error as a note, unless a smaller part inside it has been noted
+    already.
+    """
     try:
         yield
     except MillstreamError:

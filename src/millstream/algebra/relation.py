@@ -4,8 +4,8 @@
       Filter  "o"."amount" > 0
         Scan  public.orders AS o
 
-`explain` shows this text, logs carry it, and golden tests compare it. A node checks itself when it is made: an
-expression may refer only to columns that its inputs have.
+`explain` shows this text, logs carry it, and golden tests compare it. A node checks itself when it
+is made: an expression may refer only to columns that its inputs have.
 """
 
 from __future__ import annotations
@@ -90,7 +90,11 @@ class Expansion:
         columns = self.columns if self.numbered else (*self.columns, NUMBER)
         listed = ", ".join(map(quoted, columns))
         item = f"LATERAL {self._written} WITH ORDINALITY AS {quoted(self.alias)} ({listed})"
-        return f"LEFT JOIN {item} ON {self.on.sql if self.on else 'true'}" if self.outer else f"CROSS JOIN {item}"
+        return (
+            f"LEFT JOIN {item} ON {self.on.sql if self.on else 'true'}"
+            if self.outer
+            else f"CROSS JOIN {item}"
+        )
 
     @property
     def _written(self) -> str:
@@ -106,7 +110,9 @@ class Expansion:
         return self.call.aliases | ((self.on.aliases - {self.alias}) if self.on else frozenset())
 
     def refs(self) -> frozenset[Ref]:
-        """Return the columns that the call and ON mention; ON may mention columns of the function itself."""
+        """Return the columns that the call and ON mention; ON may mention columns of the function
+        itself.
+        """
         return self.call.refs | (self.on.refs if self.on else frozenset())
 
     def substitute(self, replacements: Mapping[Ref, Expr]) -> Expansion:
@@ -126,7 +132,9 @@ ROWS_FROM = "rows from"
 
 @dataclass(frozen=True)
 class Scan(Relation):
-    """The rows of a table, each joined to the rows of the set-returning functions that are called with it."""
+    """The rows of a table, each joined to the rows of the set-returning functions that are called
+    with it.
+    """
 
     table: Table
     alias: str
@@ -135,7 +143,11 @@ class Scan(Relation):
     @property
     def columns(self) -> tuple[Ref, ...]:
         own = (Ref(self.alias, column.name) for column in self.table.columns)
-        returned = (Ref(expansion.alias, name) for expansion in self.expansions for name in expansion.columns)
+        returned = (
+            Ref(expansion.alias, name)
+            for expansion in self.expansions
+            for name in expansion.columns
+        )
         return (*own, *returned)
 
     @property
@@ -169,7 +181,9 @@ class Expand(Relation):
         _check_refs(self.expansion.call, self.input)
         unknown = self.expansion.aliases - {ref.alias for ref in self.input.columns}
         if unknown:
-            raise ValueError(f"{self.expansion} refers to {', '.join(sorted(unknown))}, which its input does not have")
+            raise ValueError(
+                f"{self.expansion} refers to {', '.join(sorted(unknown))}, which its input does not have"
+            )
 
     @property
     def columns(self) -> tuple[Ref, ...]:
@@ -271,7 +285,13 @@ class Join(Relation):
         return (self.left, self.right)
 
     def headline(self) -> str:
-        what = "" if self.kind == "inner" else f"{self.kind} " if self.mark is None else f"mark {self.mark} "
+        what = (
+            ""
+            if self.kind == "inner"
+            else f"{self.kind} "
+            if self.mark is None
+            else f"mark {self.mark} "
+        )
         return f"Join  {what}{self.condition or '(all pairs)'}"
 
 
@@ -304,7 +324,8 @@ class UnionAll(Relation):
 class Call:
     """An aggregate function and its argument, which is None for count(*).
 
-    If the call has more than that (DISTINCT, ORDER BY, several arguments), `text` is the whole call.
+    If the call has more than that (DISTINCT, ORDER BY, several arguments), `text` is the whole
+    call.
     """
 
     function: str
@@ -322,7 +343,9 @@ class Call:
         def replaced(part: Expr | None) -> Expr | None:
             return part.substitute(replacements) if part else None
 
-        return Call(self.function, replaced(self.argument), replaced(self.filter), replaced(self.text))
+        return Call(
+            self.function, replaced(self.argument), replaced(self.filter), replaced(self.text)
+        )
 
     def __str__(self) -> str:
         if self.text is not None:
@@ -365,9 +388,14 @@ class Aggregate(Relation):
         return tuple(dict.fromkeys(ref for part in parts for ref in sorted(part.refs)))
 
     def over(self, input: Relation, replacements: Mapping[Ref, Expr]) -> Aggregate:
-        """Return this aggregate over other rows; `replacements` maps the old columns to expressions over the new."""
+        """Return this aggregate over other rows; `replacements` maps the old columns to expressions
+        over the new.
+        """
         keys = tuple(Named(key.name, key.expr.substitute(replacements)) for key in self.keys)
-        measures = tuple(Measure(measure.name, measure.call.substitute(replacements)) for measure in self.measures)
+        measures = tuple(
+            Measure(measure.name, measure.call.substitute(replacements))
+            for measure in self.measures
+        )
         return Aggregate(input, keys, measures, self.alias)
 
     @property
@@ -402,14 +430,21 @@ class Window(Relation):
         return tuple(Ref(self.alias, name) for name in self.names)
 
     def over(self, input: Relation, replacements: Mapping[Ref, Expr]) -> Window:
-        """Return this window over other rows; `replacements` maps the old columns to expressions over the new."""
+        """Return this window over other rows; `replacements` maps the old columns to expressions
+        over the new.
+        """
         calls = tuple(Named(call.name, call.expr.substitute(replacements)) for call in self.calls)
-        return Window(input, tuple(key.substitute(replacements) for key in self.keys), calls, self.alias)
+        return Window(
+            input, tuple(key.substitute(replacements) for key in self.keys), calls, self.alias
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns: c0, c1, ... for the input's, then those of the calls."""
-        return (*(f"c{n}" for n in range(len(self.input.columns))), *(call.name for call in self.calls))
+        return (
+            *(f"c{n}" for n in range(len(self.input.columns))),
+            *(call.name for call in self.calls),
+        )
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -422,10 +457,12 @@ class Window(Relation):
 
 @dataclass(frozen=True)
 class Recursion(Relation):
-    """The rows of `base`, the rows that `step` derives from these, and so on until `step` derives none.
+    """The rows of `base`, the rows that `step` derives from these, and so on until `step` derives
+    none.
 
-    In `step`, a scan of the recursion itself reads the rows derived last. With `each_once` (UNION) a row that exists
-    already is not derived again; otherwise (UNION ALL) it is, as often as it is derived.
+    In `step`, a scan of the recursion itself reads the rows derived last. With `each_once` (UNION)
+    a row that exists already is not derived again; otherwise (UNION ALL) it is, as often as it is
+    derived.
     """
 
     name: str
@@ -435,7 +472,9 @@ class Recursion(Relation):
     depth: int
     """The number of recursions around it, which identifies the scans of it in its step."""
     text: str = field(repr=False)
-    """A query that returns its rows, from which PostgreSQL derives the types and collations of its columns."""
+    """A query that returns its rows, from which PostgreSQL derives the types and collations of its
+    columns.
+    """
     alias: str
 
     def __post_init__(self) -> None:
@@ -451,7 +490,9 @@ class Recursion(Relation):
         return (self.base, self.step)
 
     def headline(self) -> str:
-        return f"Recursion  {self.alias}: {self.name} by {'UNION' if self.each_once else 'UNION ALL'}"
+        return (
+            f"Recursion  {self.alias}: {self.name} by {'UNION' if self.each_once else 'UNION ALL'}"
+        )
 
 
 def replace_scans(relation: Relation, swap: Callable[[Scan], Scan]) -> Relation:
@@ -459,7 +500,11 @@ def replace_scans(relation: Relation, swap: Callable[[Scan], Scan]) -> Relation:
     if isinstance(relation, Scan):
         return swap(relation)
     if isinstance(relation, Join):
-        return replace(relation, left=replace_scans(relation.left, swap), right=replace_scans(relation.right, swap))
+        return replace(
+            relation,
+            left=replace_scans(relation.left, swap),
+            right=replace_scans(relation.right, swap),
+        )
     if isinstance(relation, UnionAll):
         return replace(relation, parts=tuple(replace_scans(part, swap) for part in relation.parts))
     assert isinstance(relation, Filter | Project | Expand), f"unexpected {type(relation).__name__}"

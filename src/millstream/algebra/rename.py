@@ -69,18 +69,27 @@ class _Renaming:
             case Join():
                 return self.join(node)
             case UnionAll(parts, alias=alias):
-                return replace(node, parts=tuple(map(self.relation, parts)), alias=self.aliases[alias])
+                return replace(
+                    node, parts=tuple(map(self.relation, parts)), alias=self.aliases[alias]
+                )
             case Window(input_, keys, calls, alias):
                 keys = tuple(map(self.expr, keys))
                 return Window(self.relation(input_), keys, self.named(calls), self.aliases[alias])
             case Recursion(base=base, step=step, alias=alias):
-                return replace(node, base=self.relation(base), step=self.relation(step), alias=self.aliases[alias])
+                return replace(
+                    node,
+                    base=self.relation(base),
+                    step=self.relation(step),
+                    alias=self.aliases[alias],
+                )
             case Limit(input_, order, limit, alias):
                 order = tuple(Order(self.expr(term.expr), term.how) for term in order)
                 return Limit(self.relation(input_), order, limit, self.aliases[alias])
             case Aggregate(input_, keys, measures, alias):
                 renamed = tuple(map(self.measure, measures))
-                return Aggregate(self.relation(input_), self.named(keys), renamed, self.aliases[alias])
+                return Aggregate(
+                    self.relation(input_), self.named(keys), renamed, self.aliases[alias]
+                )
         raise AssertionError(f"unexpected {type(node).__name__}")
 
     def join(self, join: Join) -> Join:
@@ -89,7 +98,10 @@ class _Renaming:
         return Join(self.relation(join.left), self.relation(join.right), condition, join.kind, mark)
 
     def expansion(self, expansion: Expansion) -> Expansion:
-        return replace(expansion.substitute(self.columns(expansion.refs())), alias=self.aliases[expansion.alias])
+        return replace(
+            expansion.substitute(self.columns(expansion.refs())),
+            alias=self.aliases[expansion.alias],
+        )
 
     def measure(self, measure: Measure) -> Measure:
         refs = {ref for part in measure.call.parts() for ref in part.refs}

@@ -12,7 +12,9 @@ Node = TypeVar("Node", bound=Hashable)
 def shortest_path(
     start: Node, is_end: Callable[[Node], bool], following: Callable[[Node], Iterable[Node]]
 ) -> tuple[Node, ...]:
-    """Return the nodes on the shortest way from `start` to an end, both included; empty when none is reached."""
+    """Return the nodes on the shortest way from `start` to an end, both included; empty when none
+    is reached.
+    """
     came_from: dict[Node, Node | None] = {start: None}
     waiting = deque([start])
     while waiting:

@@ -51,7 +51,9 @@ class Table:
 
     @property
     def unbounded(self) -> frozenset[str]:
-        """The columns that are unbounded numerics, which may have more digits after the point than Spark's."""
+        """The columns that are unbounded numerics, which may have more digits after the point than
+        Spark's.
+        """
         return frozenset()
 
     def column(self, name: str) -> Column | None:
@@ -64,13 +66,17 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceTable(Table):
-    """A table of the user, or a stream table. Its key is the primary key, or a unique index over NOT NULL columns."""
+    """A table of the user, or a stream table. Its key is the primary key, or a unique index over
+    NOT NULL columns.
+    """
 
     oid: int
     schema: str
     name: str
     partitions: tuple[int, ...] = ()
-    """Oids of its partitions and children, to any depth; a write to one fires only its own triggers."""
+    """Oids of its partitions and children, to any depth; a write to one fires only its own
+    triggers.
+    """
 
     @property
     def title(self) -> str:
@@ -151,7 +157,9 @@ class Clock(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class SelfReference(Table):
-    """A recursion that its own term reads, until the block of the recursion has a place in the chain."""
+    """A recursion that its own term reads, until the block of the recursion has a place in the
+    chain.
+    """
 
     name: str
     depth: int

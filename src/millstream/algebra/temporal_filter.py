@@ -1,10 +1,12 @@
-"""Temporal filters: a filter of one table's reads that compares with single rows, whose values change over time.
+"""Temporal filters: a filter of one table's reads that compares with single rows, whose values
+change over time.
 
     amount > (SELECT avg(amount) FROM orders)      over orders AS o, by the one row of a block
     seen > now() - interval '1 day'                over visits AS v, by the clock
 
-While the single rows do not change it is a filter like any other. When they change, a row of the table *crosses* the
-filter if the filter was true for it and now is not, or the reverse: these rows, and no others, are read for the change.
+While the single rows do not change it is a filter like any other. When they change, a row of the
+table *crosses* the filter if the filter was true for it and now is not, or the reverse: these rows,
+and no others, are read for the change.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from millstream.algebra.relation import Scan
 
 @dataclass(frozen=True)
 class Bound:
-    """A temporal filter as a comparison with a value of the single rows: the rows that cross it lie in a range."""
+    """A temporal filter as a comparison with a value of the single rows: the rows that cross it lie
+    in a range.
+    """
 
     value: Expr
     """An expression over the table's row."""

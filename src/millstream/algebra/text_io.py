@@ -1,18 +1,20 @@
 """SQL that prints a value by its type's output function, and reads it back by its input function.
 
-`x::text` and `text::type` call a user-defined cast where there is one. The owner of a type may define such a cast at
-any time: it may print something else, and its code runs with the rights of our session. Users cannot define a cast
-between two built-in types, so these are cast. For a user-defined type the output function is called by its name:
+`x::text` and `text::type` call a user-defined cast where there is one. The owner of a type may
+define such a cast at any time: it may print something else, and its code runs with the rights of
+our session. Users cannot define a cast between two built-in types, so these are cast. For a
+user-defined type the output function is called by its name:
 
     pg_catalog.textin(pg_catalog.enum_out(x))
 
-Input functions are polymorphic and cannot be called by name. `json_to_record` reads a string by the input function of
-the column that it is to become:
+Input functions are polymorphic and cannot be called by name. `json_to_record` reads a string by the
+input function of the column that it is to become:
 
-    (SELECT v.v FROM pg_catalog.json_to_record(pg_catalog.json_build_object('v', x)) AS v (v shop.mood))
+    (SELECT v.v FROM pg_catalog.json_to_record(pg_catalog.json_build_object('v', x)) AS v (v
+    shop.mood))
 
-Staging tables are temporary and hold built-in types only: a domain cannot get a constraint, nor a composite an
-attribute, while another session's temporary table has a column of it.
+Staging tables are temporary and hold built-in types only: a domain cannot get a constraint, nor a
+composite an attribute, while another session's temporary table has a column of it.
 
     user-defined type   staged as its text
     domain              staged as the built-in type underneath

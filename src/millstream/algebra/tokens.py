@@ -1,7 +1,8 @@
 """Tokens as PostgreSQL has them: operators of any name, and types of two words.
 
-The longest run of operator characters is one operator. sqlglot knows some operators, and reads `a ~>=~ b` as several of
-them. A run that it does not know becomes the tokens of OPERATOR(...), which it reads whatever the name is.
+The longest run of operator characters is one operator. sqlglot knows some operators, and reads `a
+~>=~ b` as several of them. A run that it does not know becomes the tokens of OPERATOR(...), which
+it reads whatever the name is.
 
     a ~>=~ b        a  OPERATOR ( ~>=~ )  b
     (?| a)          (  OPERATOR ( ?| )  a  )
@@ -20,7 +21,8 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import Token, TokenType
 
 _CHARACTERS = frozenset("+-*/<>=~!@#%^&|`?")
-# An operator may end in + or - only with one of these in it: `a <-1` has two operators, `a @-1` has one.
+# An operator may end in + or - only with one of these in it: `a <-1` has two operators, `a @-1` has
+# one.
 _ALLOW_SIGN_AT_END = frozenset("~!@#%^&|`?")
 
 # Operators that sqlglot has a node for, and prints again as they were.
@@ -65,7 +67,9 @@ def with_operators(tokens: Sequence[Token], text: str) -> list[Token]:
 
 
 def _without_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Give words their meaning back that sqlglot took for the name of a parameter, since they follow an @."""
+    """Give words their meaning back that sqlglot took for the name of a parameter, since they
+    follow an @.
+    """
     before = None
     for token in tokens:
         follows_at = before is not None and before.token_type == TokenType.PARAMETER
@@ -145,4 +149,7 @@ def _as_name(token: Token) -> Token:
 
 
 def _is_word(token: Token, word: str) -> bool:
-    return token.token_type not in {TokenType.IDENTIFIER, TokenType.STRING} and token.text.upper() == word
+    return (
+        token.token_type not in {TokenType.IDENTIFIER, TokenType.STRING}
+        and token.text.upper() == word
+    )

@@ -1,7 +1,7 @@
 """PostgreSQL's types, as the server names them.
 
-A `PgType` comes from the server's description of a column or an expression; it is never guessed from SQL text.
-`wire.py` has how a value of the type travels to Spark and back.
+A `PgType` comes from the server's description of a column or an expression; it is never guessed
+from SQL text. `wire.py` has how a value of the type travels to Spark and back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class PgType:
     underlying: str = ""
     """For a domain: the name of the type underneath, with its modifier."""
     output: str = ""
-    """The output function, schema-qualified, where the type underneath is user-defined; see `text_io`."""
+    """The output function, schema-qualified, where the type underneath is user-defined; see
+    `text_io`.
+    """
 
     def __post_init__(self) -> None:
         if not self.name or not self.base:
@@ -46,7 +48,9 @@ class PgType:
 
     @property
     def keeps_blanks(self) -> bool:
-        """True for bpchar without a declared length: equality ignores its trailing blanks, but they are stored."""
+        """True for bpchar without a declared length: equality ignores its trailing blanks, but they
+        are stored.
+        """
         return self.kind == "base" and self.base == "bpchar" and self.unwrapped().name == "bpchar"
 
     def unwrapped(self) -> PgType:
@@ -55,7 +59,9 @@ class PgType:
 
     @property
     def is_user_defined(self) -> bool:
-        """True if the type, or the type underneath, is one that a user may alter or define casts for."""
+        """True if the type, or the type underneath, is one that a user may alter or define casts
+        for.
+        """
         return bool(self.output or self.underlying)
 
     def __str__(self) -> str:

@@ -1,9 +1,10 @@
 """How a PostgreSQL value travels to Spark and back, exactly.
 
-A read sends each value through `encode`; a bool, an integer, a float or a string arrives, and nothing else. `decode`
-turns it back. A type that Spark cannot compute with travels as its exact text (see `text_io`), so any type can be
-carried. `equal` and `ordered` tell whether Spark's `=` and `<` on the travelling form have the meaning of PostgreSQL's.
-If they do not, keys, comparisons and extremes of that type are refused or left to PostgreSQL.
+A read sends each value through `encode`; a bool, an integer, a float or a string arrives, and
+nothing else. `decode` turns it back. A type that Spark cannot compute with travels as its exact
+text (see `text_io`), so any type can be carried. `equal` and `ordered` tell whether Spark's `=` and
+`<` on the travelling form have the meaning of PostgreSQL's. If they do not, keys, comparisons and
+extremes of that type are refused or left to PostgreSQL.
 
     date         -> days since 2000-01-01; the two infinities are the two ends of int4
     timestamptz  -> microseconds since 2000-01-01 UTC; infinities are the ends of int8
@@ -40,13 +41,15 @@ _DATE_OUT = (
     "CASE {x} WHEN 2147483647 THEN DATE 'infinity' WHEN -2147483648 THEN DATE '-infinity' "
     "ELSE DATE '2000-01-01' + {x} END"
 )
-# Day and time of day apart: extract(epoch) of a whole timestamp rounds at the far ends of its range.
+# Day and time of day apart: extract(epoch) of a whole timestamp rounds at the far ends of its
+# range.
 _MICROSECONDS = f"({{x}}::date - DATE '2000-01-01')::int8 * {_DAY} + (extract(epoch FROM {{x}}::time) * 1000000)::int8"
 _STAMP_IN = (
     "CASE WHEN isfinite({x}) THEN " + _MICROSECONDS + " "
     "WHEN {x} > '2000-01-01' THEN 9223372036854775807 WHEN {x} < '2000-01-01' THEN (-9223372036854775808)::int8 END"
 )
-# Days and the rest apart: an interval times a number goes through float8, exact only while it is small.
+# Days and the rest apart: an interval times a number goes through float8, exact only while it is
+# small.
 _STAMP = (
     f"(DATE '2000-01-01' + ({{x}} / {_DAY} - CASE WHEN {{x}} % {_DAY} < 0 THEN 1 ELSE 0 END)::int4"
     f" + (({{x}} % {_DAY} + {_DAY}) % {_DAY}) * INTERVAL '1 microsecond')"
@@ -80,7 +83,19 @@ _CANONICAL_TEXT = frozenset(
 )
 _ORDERED_TEXT = frozenset({"uuid", "bytea"})
 _CANONICAL_ELEMENTS = frozenset(
-    ["bool", "int2", "int4", "int8", "text", "varchar", "date", "timestamp", "timestamptz", "uuid", "oid"]
+    [
+        "bool",
+        "int2",
+        "int4",
+        "int8",
+        "text",
+        "varchar",
+        "date",
+        "timestamp",
+        "timestamptz",
+        "uuid",
+        "oid",
+    ]
 )
 
 
@@ -141,8 +156,12 @@ _FIXED = {
     "int4": Wire("int32", "int", equal=True, ordered=True, number="int"),
     "int8": Wire("int64", "bigint", equal=True, ordered=True, number="int"),
     # Adding zero turns -0 into 0: PostgreSQL says they are equal.
-    "float4": Wire("float", "float", equal=True, ordered=True, number="float", canonical="({x} + 0::float4)"),
-    "float8": Wire("double", "double", equal=True, ordered=True, number="float", canonical="({x} + 0::float8)"),
+    "float4": Wire(
+        "float", "float", equal=True, ordered=True, number="float", canonical="({x} + 0::float4)"
+    ),
+    "float8": Wire(
+        "double", "double", equal=True, ordered=True, number="float", canonical="({x} + 0::float8)"
+    ),
     "date": Wire("int32", "int", _DATE_IN, _DATE_OUT, equal=True, ordered=True),
     "timestamp": Wire("int64", "bigint", _STAMP_IN, _STAMP_OUT, equal=True, ordered=True),
     "timestamptz": Wire(
@@ -153,24 +172,35 @@ _FIXED = {
         equal=True,
         ordered=True,
     ),
-    "time": Wire("int64", "bigint", "(extract(epoch FROM {x}) * 1000000)::int8", _TIME_OUT, equal=True, ordered=True),
+    "time": Wire(
+        "int64",
+        "bigint",
+        "(extract(epoch FROM {x}) * 1000000)::int8",
+        _TIME_OUT,
+        equal=True,
+        ordered=True,
+    ),
 }
 
-# A text for each number that sorts as the number does: the count of digits before the point, then all digits. For a
-# negative number each digit d becomes 9 - d, and the text ends with a character above all digits.
+# A text for each number that sorts as the number does: the count of digits before the point, then
+# all digits. For a negative number each digit d becomes 9 - d, and the text ends with a character
+# above all digits.
 _MAGNITUDE = "lpad(length(split_part(trim_scale(abs({x}))::text, '.', 1))::text, 6, '0') || trim_scale(abs({x}))::text"
 _ORDER = (
     "(SELECT CASE WHEN n = 'NaN' THEN '9' WHEN n = 'Infinity' THEN '8' WHEN n = '-Infinity' THEN '0' "
     "WHEN n >= 0 THEN '5' || " + _MAGNITUDE.replace("{x}", "n") + " "
-    "WHEN n < 0 THEN '4' || translate(" + _MAGNITUDE.replace("{x}", "n") + ", '0123456789', '9876543210') || '~' END "
+    "WHEN n < 0 THEN '4' || translate("
+    + _MAGNITUDE.replace("{x}", "n")
+    + ", '0123456789', '9876543210') || '~' END "
     "FROM (SELECT {x}::numeric AS n) AS o)"
 )
 
-# Digits of a numeric without declared precision if Spark computes with it: 20 before the point, 18 after.
+# Digits of a numeric without declared precision if Spark computes with it: 20 before the point, 18
+# after.
 FREE_SCALE = 18
 _FREE_LIMIT = "1e20"
-# If it is only added up, the digits 19 to 46 after the point travel beside it, as a whole number. Spark can add 10 to
-# the power of 10 such whole numbers.
+# If it is only added up, the digits 19 to 46 after the point travel beside it, as a whole number.
+# Spark can add 10 to the power of 10 such whole numbers.
 FINE_SCALE = 46
 # NaN, the infinities and numbers of more digits travel as their text, beside a 0.
 _BEYOND = f"(abs({{x}}) >= {_FREE_LIMIT} OR (scale({{x}}) > {FINE_SCALE} AND scale(trim_scale({{x}})) > {FINE_SCALE}))"
@@ -185,14 +215,18 @@ def wire_of(type_: PgType) -> Wire:
         return printed_wire_of(type_) if type_.keeps_blanks else key_wire_of(type_)
     if type_.base in ("text", "varchar") and type_.kind == "base":
         equal = type_.collation != "nondeterministic"
-        return Wire("string", "string", "{x}::text", equal=equal, ordered=equal and type_.collation == "C")
+        return Wire(
+            "string", "string", "{x}::text", equal=equal, ordered=equal and type_.collation == "C"
+        )
     if type_.base == "numeric" and type_.kind == "base":
         return Wire("string", "string", "{x}::text", equal=True, canonical="trim_scale({x})")
     return _as_text(type_)
 
 
 def key_wire_of(type_: PgType) -> Wire:
-    """Return how a key of a join or group travels: as `wire_of`, but a bpchar without its trailing blanks."""
+    """Return how a key of a join or group travels: as `wire_of`, but a bpchar without its trailing
+    blanks.
+    """
     if not _is_bpchar(type_):
         return wire_of(type_)
     # The cast to text strips the blanks.
@@ -200,7 +234,9 @@ def key_wire_of(type_: PgType) -> Wire:
 
 
 def printed_wire_of(type_: PgType) -> Wire:
-    """Return how an alternative of CASE or COALESCE travels: as `wire_of`, but a bpchar with its trailing blanks."""
+    """Return how an alternative of CASE or COALESCE travels: as `wire_of`, but a bpchar with its
+    trailing blanks.
+    """
     if not _is_bpchar(type_):
         return wire_of(type_)
     encode = text_io.output_sql("{x}", type_)
@@ -215,15 +251,23 @@ def _as_text(type_: PgType) -> Wire:
     canonical = (
         type_.kind == "enum"
         or (type_.kind == "base" and type_.base in _CANONICAL_TEXT)
-        or (type_.kind == "array" and type_.element in _CANONICAL_ELEMENTS and type_.collation != "nondeterministic")
+        or (
+            type_.kind == "array"
+            and type_.element in _CANONICAL_ELEMENTS
+            and type_.collation != "nondeterministic"
+        )
     )
     ordered = type_.kind == "base" and type_.base in _ORDERED_TEXT
-    encode = text_io.output_sql("\0", type_).replace("{", "{{").replace("}", "}}").replace("\0", "{x}")
+    encode = (
+        text_io.output_sql("\0", type_).replace("{", "{{").replace("}", "}}").replace("\0", "{x}")
+    )
     return Wire("string", "string", encode, equal=canonical, ordered=ordered)
 
 
 def number_wire_of(type_: PgType) -> Wire | None:
-    """Return how a number travels that Spark computes with; None if Spark cannot compute with it exactly."""
+    """Return how a number travels that Spark computes with; None if Spark cannot compute with it
+    exactly.
+    """
     if type_.kind != "base":
         return None
     if type_.base != "numeric":
@@ -242,13 +286,19 @@ def order_wire_of(type_: PgType) -> Wire | None:
 
 
 def added_wire_of(type_: PgType) -> Wire | None:
-    """Return how a numeric of declared digits travels that is only added up: NaN as 0, with `NAN` beside it."""
+    """Return how a numeric of declared digits travels that is only added up: NaN as 0, with `NAN`
+    beside it.
+    """
     wire = number_wire_of(type_)
-    return replace(wire, encode="CASE WHEN {x} = 'NaN' THEN '0' ELSE {x}::text END") if wire else None
+    return (
+        replace(wire, encode="CASE WHEN {x} = 'NaN' THEN '0' ELSE {x}::text END") if wire else None
+    )
 
 
 def tried_wire_of(type_: PgType) -> Wire | None:
-    """Return how a numeric travels that may not fit Spark's decimal: NULL then, with `untried_wire_of` beside it."""
+    """Return how a numeric travels that may not fit Spark's decimal: NULL then, with
+    `untried_wire_of` beside it.
+    """
     wire = number_wire_of(type_)
     if wire is None:
         # Of more digits than 38 are declared: each value travels beside it.
@@ -266,12 +316,19 @@ def _untried(type_: PgType) -> str:
         return "({x} IS NOT NULL)"
     if type_.precision is None or type_.scale is None:
         return f"(abs({{x}}) >= {_FREE_LIMIT} OR scale({{x}}) > {FREE_SCALE})"
-    # The digits of an expression are those that its columns declare, but no more than Spark's decimals have.
-    return f"(abs({{x}}) >= 1e{type_.precision - type_.scale})" if type_.precision == 38 else "({x} = 'NaN')"
+    # The digits of an expression are those that its columns declare, but no more than Spark's
+    # decimals have.
+    return (
+        f"(abs({{x}}) >= 1e{type_.precision - type_.scale})"
+        if type_.precision == 38
+        else "({x} = 'NaN')"
+    )
 
 
 def extreme_wire_of(type_: PgType) -> Wire | None:
-    """Return how a numeric travels whose least or greatest value Spark finds; NaN is greater than all others."""
+    """Return how a numeric travels whose least or greatest value Spark finds; NaN is greater than
+    all others.
+    """
     wire, precision, scale = number_wire_of(type_), type_.precision, type_.scale
     if wire is None or precision is None or scale is None or not 0 <= scale <= precision < 38:
         return order_wire_of(type_)
@@ -281,22 +338,32 @@ def extreme_wire_of(type_: PgType) -> Wire | None:
 
 def _declared(precision: int, scale: int) -> Wire | None:
     if scale < 0:
-        # numeric(3,-2), since PostgreSQL 15, holds multiples of 100 with up to five digits before the point.
+        # numeric(3,-2), since PostgreSQL 15, holds multiples of 100 with up to five digits before
+        # the point.
         precision, scale = precision - scale, 0
     if precision > 38 or not 0 <= scale <= precision:
         return None
     spark = f"decimal({precision},{scale})"
-    return Wire("string", spark, "{x}::text", equal=True, ordered=True, number="decimal", scale=scale)
+    return Wire(
+        "string", spark, "{x}::text", equal=True, ordered=True, number="decimal", scale=scale
+    )
 
 
 def _free() -> Wire:
-    # Spark's cast would round a value with too many digits. Send a sentence instead: the cast fails and quotes it.
+    # Spark's cast would round a value with too many digits. Send a sentence instead: the cast fails
+    # and quotes it.
     encode = (
         f"CASE WHEN scale(trim_scale({{x}})) > {FREE_SCALE} OR abs({{x}}) >= {_FREE_LIMIT} "
         f"THEN 'out of range: ' || ({{x}})::text ELSE trim_scale({{x}})::text END"
     )
     return Wire(
-        "string", f"decimal(38,{FREE_SCALE})", encode, equal=True, ordered=True, number="decimal", scale=FREE_SCALE
+        "string",
+        f"decimal(38,{FREE_SCALE})",
+        encode,
+        equal=True,
+        ordered=True,
+        number="decimal",
+        scale=FREE_SCALE,
     )
 
 
@@ -311,8 +378,8 @@ def _fine() -> Wire:
     return Wire("string", "decimal(38,0)", f"{encode}THEN {rest} END", number="decimal")
 
 
-# The parts of a number that is only added up: x = coarse + fine / 10^46, or beyond. Most numbers have a coarse part
-# only; their other parts are NULL.
+# The parts of a number that is only added up: x = coarse + fine / 10^46, or beyond. Most numbers
+# have a coarse part only; their other parts are NULL.
 COARSE = _coarse()
 FINE = _fine()
 BEYOND = Wire("string", "string", f"CASE WHEN {_BEYOND} THEN ({{x}})::text END")
@@ -320,7 +387,8 @@ NAN = Wire("string", "string", "CASE WHEN {x} = 'NaN' THEN 'NaN' END")
 
 
 def sum_in_parts(wire: Wire) -> Wire:
-    """Return how a sum of coarse parts leaves Spark: the sum of the whole numbers and the sum of the fractions.
+    """Return how a sum of coarse parts leaves Spark: the sum of the whole numbers and the sum of
+    the fractions.
 
     Added up apart, neither has too many digits for Spark.
     """
@@ -335,8 +403,8 @@ def is_in_parts(wire: Wire | None) -> bool:
 def computed_sum(expression: str, wanted: str) -> Wire:
     """Return how operands leave Spark if PostgreSQL computes an expression over them.
 
-    In `expression`, `{p}` stands for the JSON object of the operands. `wanted` is an aggregate over the results `r.x`,
-    each with its net count `r.n`.
+    In `expression`, `{p}` stands for the JSON object of the operands. `wanted` is an aggregate over
+    the results `r.x`, each with its net count `r.n`.
     """
     value = expression.replace("{p}", "((e ->> 'v')::json)").replace("{", "{{").replace("}", "}}")
     rows = f"SELECT {value} AS x, (e ->> 'n')::numeric AS n FROM json_array_elements(({{x}})::json) AS e"

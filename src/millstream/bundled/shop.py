@@ -105,14 +105,20 @@ class Traffic:
         """Run one transaction of one to three events, committed or rolled back."""
         regret, rows = dice.random() < ROLLED_BACK, 0
         with conn.transaction():
-            for event in dice.choices(list(EVENTS), list(EVENTS.values()), k=dice.choice((1, 1, 2, 3))):
+            for event in dice.choices(
+                list(EVENTS), list(EVENTS.values()), k=dice.choice((1, 1, 2, 3))
+            ):
                 rows += self._happens(conn, event, dice)
             if regret:
                 raise psycopg.Rollback
         self._add(committed=not regret, rows=rows)
 
     def _happens(self, conn: Connection, event: str, dice: random.Random) -> int:
-        numbers = {"customers": self.size.customers, "products": self.size.products, "lines": dice.randint(1, 4)}
+        numbers = {
+            "customers": self.size.customers,
+            "products": self.size.products,
+            "lines": dice.randint(1, 4),
+        }
         return conn.execute(SQL[event], numbers).rowcount
 
     def _add(self, *, committed: bool, rows: int) -> None:

@@ -5,5 +5,6 @@
     wal/          capture from the WAL: slot, pipeline, follower
     transition/   move a source from triggers to the WAL and back, exactly once
 
-Reading changes for a refresh is not done here: `refresh` asks `buffer.slices` for the condition of a slice.
+Reading changes for a refresh is not done here: `refresh` asks `buffer.slices` for the condition of
+a slice.
 """

@@ -9,6 +9,7 @@ target/                                       the table that holds the rows of a
 processes/                                    mutual exclusion of processes; the leader and its epoch
 installation/                                 create, upgrade, adopt and remove the catalog
 
-A module has the statements of its table (in a `.sql` file of its name) and frozen classes for the rows; rooms above
-import the module and call its functions. What PostgreSQL's own catalog says is read by `postgres`.
+A module has the statements of its table (in a `.sql` file of its name) and frozen classes for the
+rows; rooms above import the module and call its functions. What PostgreSQL's own catalog says is
+read by `postgres`.
 """

@@ -13,7 +13,9 @@ _SQL = load("millstream.catalog", "blocks.sql")
 
 @dataclass(frozen=True)
 class RecordedBlock:
-    """One block as it is recorded: its place in the chain, its head, where its state is, its printed plan."""
+    """One block as it is recorded: its place in the chain, its head, where its state is, its
+    printed plan.
+    """
 
     position: int
     name: str
@@ -28,7 +30,15 @@ def add(conn: Connection, stream_table_id: int, blocks: Sequence[RecordedBlock])
     """Record the blocks of a stream table, in place of those it had."""
     conn.execute(_SQL["remove"], (stream_table_id,))
     for block in blocks:
-        row = (stream_table_id, block.position, block.name, block.head, block.state_relid, block.plan, block.storage)
+        row = (
+            stream_table_id,
+            block.position,
+            block.name,
+            block.head,
+            block.state_relid,
+            block.plan,
+            block.storage,
+        )
         conn.execute(_SQL["add"], row)
 
 

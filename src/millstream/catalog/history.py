@@ -1,7 +1,7 @@
 """The history of refreshes: what each did, why, from which sources, and at what cost.
 
-An entry commits with the rows that the refresh applied; an entry of a failed refresh commits alone. While a refresh is
-at work it has an entry RUNNING (see `journal`).
+An entry commits with the rows that the refresh applied; an entry of a failed refresh commits alone.
+While a refresh is at work it has an entry RUNNING (see `journal`).
 """
 
 from __future__ import annotations
@@ -57,10 +57,19 @@ class HistoryEntry:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document for JSON: times in ISO 8601, the frontier in PostgreSQL's form."""
-        times = {name: _iso(getattr(self, name)) for name in ("started_at", "finished_at", "data_timestamp")}
+        times = {
+            name: _iso(getattr(self, name))
+            for name in ("started_at", "finished_at", "data_timestamp")
+        }
         frontier = str(self.frontier) if self.frontier else None
         inputs = [dict(each) for each in self.inputs]
-        return {**asdict(self), **times, "frontier": frontier, "inputs": inputs, "phases": dict(self.phases)}
+        return {
+            **asdict(self),
+            **times,
+            "frontier": frontier,
+            "inputs": inputs,
+            "phases": dict(self.phases),
+        }
 
 
 def add(conn: Connection, entry: HistoryEntry) -> int:
@@ -82,7 +91,10 @@ def add_all(conn: Connection, entries: Sequence[HistoryEntry]) -> list[int]:
 
 
 def exchange_running(
-    conn: Connection, ended: Sequence[int], begun: Sequence[HistoryEntry], transaction_id: int | None
+    conn: Connection,
+    ended: Sequence[int],
+    begun: Sequence[HistoryEntry],
+    transaction_id: int | None,
 ) -> list[int]:
     """Remove these entries RUNNING, add others of a transaction; return their ids in order."""
     rows = Jsonb([entry.as_dict() for entry in begun])
@@ -99,7 +111,10 @@ def remove_running(conn: Connection, ids: Sequence[int]) -> None:
 
 
 def fail_orphans(conn: Connection) -> int:
-    """Settle the entries RUNNING whose transactions have ended: their processes died. Return how many failed."""
+    """Settle the entries RUNNING whose transactions have ended: their processes died.
+
+    Return how many failed.
+    """
     with conn.transaction():
         orphans = conn.execute(_SQL["orphans"]).fetchall()
         completed = [id for id, *_, is_completed in orphans if is_completed]
@@ -117,7 +132,10 @@ def fail_orphans(conn: Connection) -> int:
 
 
 def prune(conn: Connection, retention: timedelta) -> int:
-    """Remove entries that are older; the last one of each stream table stays. Return how many were removed."""
+    """Remove entries that are older; the last one of each stream table stays.
+
+    Return how many were removed.
+    """
     total = removed = prune_some(conn, retention)
     while removed == PRUNED_AT_ONCE:
         removed = prune_some(conn, retention)

@@ -4,15 +4,18 @@
     rows applied           entry COMPLETED      committed with the rows, by the session of the refresh
     afterwards             entry RUNNING goes
 
-Two entries and not one that changes: the refresh cannot change a row that is newer than its snapshot.
+Two entries and not one that changes: the refresh cannot change a row that is newer than its
+snapshot.
 
-A process may die at any moment and leave an entry RUNNING. The entry has the number of the transaction of its refresh,
-and the server knows whether that has ended: then the entry is removed if the refresh was completed. Otherwise the
-refresh may be between two tries, and the entry becomes FAILED if the session of the journal that wrote it is gone too
-(`history.fail_orphans`). That is done whenever a journal is opened, and by the service.
+A process may die at any moment and leave an entry RUNNING. The entry has the number of the
+transaction of its refresh, and the server knows whether that has ended: then the entry is removed
+if the refresh was completed. Otherwise the refresh may be between two tries, and the entry becomes
+FAILED if the session of the journal that wrote it is gone too (`history.fail_orphans`). That is
+done whenever a journal is opened, and by the service.
 
-A refresh that finds no change has no entry RUNNING, nor has one for which only time has passed. The journal never makes
-a refresh fail or wait: what cannot be written at once is left out, with a warning in the log.
+A refresh that finds no change has no entry RUNNING, nor has one for which only time has passed. The
+journal never makes a refresh fail or wait: what cannot be written at once is left out, with a
+warning in the log.
 """
 
 from __future__ import annotations
@@ -48,16 +51,22 @@ class Journal:
         self._running: dict[int, HistoryEntry] = {}
 
     def begin(self, entries: Sequence[HistoryEntry], transaction_id: int) -> list[HistoryEntry]:
-        """Write down that these refreshes are at work in a transaction; return those that were not before.
+        """Write down that these refreshes are at work in a transaction; return those that were not
+        before.
 
         One that is tried again is said to have started with the first try.
         """
         if not entries:
             return []
         known = self._running
-        again = [known[entry.stream_table_id] for entry in entries if entry.stream_table_id in known]
+        again = [
+            known[entry.stream_table_id] for entry in entries if entry.stream_table_id in known
+        ]
         started = {entry.stream_table_id: entry.started_at for entry in again}
-        begun = [replace(one, started_at=started.get(one.stream_table_id, one.started_at)) for one in entries]
+        begun = [
+            replace(one, started_at=started.get(one.stream_table_id, one.started_at))
+            for one in entries
+        ]
         self._running |= {entry.stream_table_id: entry for entry in begun}
         if ids := self._write(begun, again, transaction_id):
             written = zip(begun, ids, strict=True)
@@ -82,16 +91,23 @@ class Journal:
             self._write([], ended, None)
 
     def take(self, stream_table_id: int) -> HistoryEntry | None:
-        """Return the entry RUNNING of a refresh that has failed, if it got that far; the caller replaces it."""
+        """Return the entry RUNNING of a refresh that has failed, if it got that far; the caller
+        replaces it.
+        """
         return self._running.pop(stream_table_id, None)
 
     def forget(self) -> None:
-        """Forget the running refreshes, and leave their entries to the next process that opens a journal."""
+        """Forget the running refreshes, and leave their entries to the next process that opens a
+        journal.
+        """
         self._running.clear()
         self.close()
 
     def _write(
-        self, begun: Sequence[HistoryEntry], ended: Sequence[HistoryEntry], transaction_id: int | None
+        self,
+        begun: Sequence[HistoryEntry],
+        ended: Sequence[HistoryEntry],
+        transaction_id: int | None,
     ) -> list[int] | None:
         ids = [entry.id for entry in ended if entry.id is not None]
         if not begun and not ids:
@@ -106,7 +122,9 @@ class Journal:
         if self._conn is None or self._conn.closed or self._conn.broken:
             self.close()
             if time.monotonic() < self._not_before:
-                raise ServerDown.unreachable(without_password(self.dsn), "The journal tries again within a minute.")
+                raise ServerDown.unreachable(
+                    without_password(self.dsn), "The journal tries again within a minute."
+                )
             self._not_before = time.monotonic() + TRY_AGAIN
             self._conn = _opened(self.dsn, self.application_name)
             self._not_before = float("-inf")

@@ -130,12 +130,18 @@ def start(conn: Connection, id: int) -> Request | None:
 
 def succeed(conn: Connection, id: int, result: Document) -> None:
     """Answer a request with a result."""
-    conn.execute(_SQL["answer"], {"id": id, "status": "DONE", "result": Jsonb(result, dumps=_dumps), "error": None})
+    conn.execute(
+        _SQL["answer"],
+        {"id": id, "status": "DONE", "result": Jsonb(result, dumps=_dumps), "error": None},
+    )
 
 
 def fail(conn: Connection, id: int, error: Document) -> None:
     """Answer a request with an error."""
-    conn.execute(_SQL["answer"], {"id": id, "status": "FAILED", "result": None, "error": Jsonb(error, dumps=_dumps)})
+    conn.execute(
+        _SQL["answer"],
+        {"id": id, "status": "FAILED", "result": None, "error": Jsonb(error, dumps=_dumps)},
+    )
 
 
 def put_back(conn: Connection, id: int) -> None:
@@ -144,12 +150,16 @@ def put_back(conn: Connection, id: int) -> None:
 
 
 def take_up(conn: Connection, most_tries: int, id: int | None = None) -> None:
-    """Let those requests, or one, wait again that were begun, less often than that, and not answered."""
+    """Let those requests, or one, wait again that were begun, less often than that, and not
+    answered.
+    """
     conn.execute(_SQL["take_up"], {"most_tries": most_tries, "id": id})
 
 
 def interrupted(conn: Connection, id: int | None = None) -> list[OpenRequest]:
-    """Return the requests that a service has begun and not answered; of one request, that one if it is so."""
+    """Return the requests that a service has begun and not answered; of one request, that one if it
+    is so.
+    """
     return [OpenRequest(*row) for row in conn.execute(_SQL["interrupted"], {"id": id})]
 
 
@@ -168,7 +178,12 @@ def rights(conn: Connection, request: Request, relid: int | None) -> AskersRight
     """Return what the role that asks may do to a table; None if there is no such role any more."""
     row = conn.execute(
         _SQL["rights"],
-        {"role": request.requested_by, "kind": request.kind, "arguments": Jsonb(request.arguments), "relid": relid},
+        {
+            "role": request.requested_by,
+            "kind": request.kind,
+            "arguments": Jsonb(request.arguments),
+            "relid": relid,
+        },
     ).fetchone()
     return AskersRights(*row) if row else None
 

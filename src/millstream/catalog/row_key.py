@@ -1,7 +1,7 @@
 """The key of a stream table's rows, as chosen when the table was created.
 
-Its rows are stored by that key, so a plan made later must not come with another: a source may have got a new
-primary key since, or lost the one that the key was derived from.
+Its rows are stored by that key, so a plan made later must not come with another: a source may have
+got a new primary key since, or lost the one that the key was derived from.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ class RowKey:
         """Return the form in which the catalog stores it."""
         sources = {str(relid): list(columns) for relid, columns in self.sources.items()}
         key = self.key
-        return {"kind": key.kind, "columns": list(key.columns), "nullable": key.nullable, "sources": sources}
+        return {
+            "kind": key.kind,
+            "columns": list(key.columns),
+            "nullable": key.nullable,
+            "sources": sources,
+        }
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> RowKey:

@@ -1,8 +1,10 @@
-"""Settings in the database: their definitions, by which it refuses bad ones, and the values that it stores.
+"""Settings in the database: their definitions, by which it refuses bad ones, and the values that it
+stores.
 
-The definitions are derived from the class `Settings` and written by every install. So a setting that is added there is
-known to the database after the next `millstream init` or `connect`, without a migration. A setting whose values SQL
-cannot check raises an error here, and so in every test that installs.
+The definitions are derived from the class `Settings` and written by every install. So a setting
+that is added there is known to the database after the next `millstream init` or `connect`, without
+a migration. A setting whose values SQL cannot check raises an error here, and so in every test that
+installs.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ _SQL = load("millstream.catalog", "setting_definitions.sql")
 
 @dataclass(frozen=True)
 class Definition:
-    """One setting: its kind and bounds. Those of a duration are milliseconds, those of a size bytes."""
+    """One setting: its kind and bounds. Those of a duration are milliseconds, those of a size
+    bytes.
+    """
 
     name: str
     kind: Kind
@@ -68,7 +72,9 @@ def store(conn: Connection, name: str, value: str) -> None:
 
 
 def reset(conn: Connection, name: str) -> None:
-    """Remove a setting. A trigger checks that the others can stand without it, and wakes the service."""
+    """Remove a setting. A trigger checks that the others can stand without it, and wakes the
+    service.
+    """
     with _as_bad_setting(name, None):
         conn.execute(_SQL["reset"], (name,))
 
@@ -122,7 +128,9 @@ def _kind(field: FieldInfo) -> Kind:
     if get_origin(field.annotation) is Literal:
         return "choice"
     if field.annotation is int:
-        return "size" if any(isinstance(one, BeforeValidator) for one in field.metadata) else "integer"
+        return (
+            "size" if any(isinstance(one, BeforeValidator) for one in field.metadata) else "integer"
+        )
     kinds: dict[object, Kind] = {bool: "bool", float: "number", timedelta: "duration"}
     return kinds.get(field.annotation, "other")
 

@@ -1,7 +1,9 @@
-"""Rows of millstream.slots and millstream.watermarks: our replication slot, its cursor, how far each source has come.
+"""Rows of millstream.slots and millstream.watermarks: our replication slot, its cursor, how far
+each source has come.
 
-The cursor moves in the transaction that stores the changes before it, and the server may discard WAL only after that
-commit. So the cursor is never behind the position that was acknowledged to the server.
+The cursor moves in the transaction that stores the changes before it, and the server may discard
+WAL only after that commit. So the cursor is never behind the position that was acknowledged to the
+server.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ NO_PROGRESS = Progress()
 
 @dataclass(frozen=True)
 class Interruption:
-    """The last interruption of a reader of WAL, and how many there were since they were last recorded."""
+    """The last interruption of a reader of WAL, and how many there were since they were last
+    recorded.
+    """
 
     reason: str
     count: int
@@ -86,7 +90,9 @@ def get(conn: Connection, name: str) -> Slot | None:
         return None
     name, publication, publication_oid, database_oid, system, timeline, created_lsn, cursor = row
     created, durable = lsn.parse(created_lsn), lsn.parse(cursor)
-    return Slot(name, publication, publication_oid, database_oid, system, timeline, created, durable)
+    return Slot(
+        name, publication, publication_oid, database_oid, system, timeline, created, durable
+    )
 
 
 def remove(conn: Connection, name: str) -> None:
@@ -95,7 +101,10 @@ def remove(conn: Connection, name: str) -> None:
 
 
 def drop_on_server(conn: Connection, name: str, seconds: float = 10.0) -> None:
-    """Drop a replication slot on the server. End the connection that still reads from it, if any."""
+    """Drop a replication slot on the server.
+
+    End the connection that still reads from it, if any.
+    """
     deadline = time.monotonic() + seconds
     while True:
         conn.execute(_SQL["end_sender"], (name,))
@@ -113,15 +122,25 @@ def claim(conn: Connection, name: str, owner: str, *, take_over: bool) -> int | 
 
     Return None if there is no such slot, or if another process has it and `take_over` is False.
     """
-    row = conn.execute(_SQL["claim"], {"name": name, "owner": owner, "take_over": take_over}).fetchone()
+    row = conn.execute(
+        _SQL["claim"], {"name": name, "owner": owner, "take_over": take_over}
+    ).fetchone()
     return row[0] if row else None
 
 
 def advance(conn: Connection, name: str, epoch: int, cursor: int, progress: Progress) -> int | None:
-    """Move the cursor forward, never back. Return the next transaction id, or None if another process has the slot."""
+    """Move the cursor forward, never back.
+
+    Return the next transaction id, or None if another process has the slot.
+    """
     positions = {"cursor": cursor, "received": progress.received, "heartbeat": progress.heartbeat}
     texts = {label: lsn.printed(position) for label, position in positions.items()}
-    facts = {"name": name, "epoch": epoch, "heartbeat_age": progress.heartbeat_age, "markers": progress.markers}
+    facts = {
+        "name": name,
+        "epoch": epoch,
+        "heartbeat_age": progress.heartbeat_age,
+        "markers": progress.markers,
+    }
     row = conn.execute(_SQL["advance"], {**facts, **texts}).fetchone()
     return row[0] if row else None
 
@@ -129,7 +148,13 @@ def advance(conn: Connection, name: str, epoch: int, cursor: int, progress: Prog
 def note_interruption(conn: Connection, name: str, epoch: int, interruption: Interruption) -> None:
     """Record that the connection of this reader was interrupted, and why."""
     ago = timedelta(seconds=time.monotonic() - interruption.at)
-    row = {"count": interruption.count, "reason": interruption.reason, "ago": ago, "name": name, "epoch": epoch}
+    row = {
+        "count": interruption.count,
+        "reason": interruption.reason,
+        "ago": ago,
+        "name": name,
+        "epoch": epoch,
+    }
     conn.execute(_SQL["note_interruption"], row)
 
 

@@ -1,7 +1,9 @@
-"""Rows of millstream.sources: the tables that changes are captured from, and which stream tables read them.
+"""Rows of millstream.sources: the tables that changes are captured from, and which stream tables
+read them.
 
-A source is identified by its oid: a table that was dropped and created again under the same name is a different
-source. Its captured columns are recorded one by one, so that `drift` can find out when the table has changed since.
+A source is identified by its oid: a table that was dropped and created again under the same name is
+a different source. Its captured columns are recorded one by one, so that `drift` can find out when
+the table has changed since.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class CapturedColumn:
     type_oid: int
     """The declared type, which may be a domain."""
     type_name: str
-    """The type of its column in the buffer: the base type of a domain, without a modifier, schema-qualified."""
+    """The type of its column in the buffer: the base type of a domain, without a modifier,
+    schema-qualified.
+    """
     typmod: int = -1
     collation: int = 0
     generation: str | None = None
@@ -44,14 +48,18 @@ class CapturedColumn:
 
 
 RETURNED = "Returned to triggers: "
-"""Prefix of `Source.reason` after WAL capture failed, as opposed to a return that its readers asked for."""
+"""Prefix of `Source.reason` after WAL capture failed, as opposed to a return that its readers asked
+for.
+"""
 CHANGED = "Captured by triggers since its columns have changed: "
 """Prefix of `Source.reason` after a schema change. Nothing has failed."""
 
 
 @dataclass(frozen=True)
 class Cutover:
-    """A change of the capture method: for transactions that `seen` sees, the rows of `origin` are read."""
+    """A change of the capture method: for transactions that `seen` sees, the rows of `origin` are
+    read.
+    """
 
     seen: Snapshot
     origin: Origin
@@ -176,7 +184,10 @@ def set_reason(conn: Connection, relid: int, reason: str) -> None:
 
 
 def reserve(conn: Connection, relid: int, schema: str, name: str) -> None:
-    """Insert a source without captured columns, for a stream table to depend on. Do nothing if the source exists."""
+    """Insert a source without captured columns, for a stream table to depend on.
+
+    Do nothing if the source exists.
+    """
     conn.execute(_SQL["reserve"], (relid, schema, name))
 
 
@@ -216,20 +227,27 @@ def _source(row: Mapping[str, Any]) -> Source:
 # -- readers ---------------------------------------------------------------------------------
 
 
-def add_dependency(conn: Connection, stream_table_id: int, relid: int, columns: Sequence[str]) -> None:
+def add_dependency(
+    conn: Connection, stream_table_id: int, relid: int, columns: Sequence[str]
+) -> None:
     """Record that a stream table reads these columns of a source.
 
-    Commit this before the stream table's first cut: `prune` then keeps the changes that it will need.
+    Commit this before the stream table's first cut: `prune` then keeps the changes that it will
+    need.
     """
     conn.execute(_SQL["add_dependency"], (stream_table_id, relid, sorted(set(columns))))
 
 
-def widen_dependency(conn: Connection, stream_table_id: int, relid: int, columns: Sequence[str]) -> None:
+def widen_dependency(
+    conn: Connection, stream_table_id: int, relid: int, columns: Sequence[str]
+) -> None:
     """Record that a stream table reads these columns of a source, in addition to those recorded."""
     conn.execute(_SQL["widen_dependency"], (stream_table_id, relid, sorted(set(columns))))
 
 
-def remove_other_dependencies(conn: Connection, stream_table_id: int, relids: Sequence[int]) -> None:
+def remove_other_dependencies(
+    conn: Connection, stream_table_id: int, relids: Sequence[int]
+) -> None:
     """Delete the dependencies of a stream table on sources that are not among these."""
     conn.execute(_SQL["remove_other_dependencies"], (stream_table_id, list(relids)))
 
@@ -245,7 +263,9 @@ def needed_columns(conn: Connection, relid: int) -> list[str]:
 
 
 def consumers(conn: Connection, relid: int) -> list[Snapshot | None]:
-    """Return the frontiers of the stream tables that read a source; None for a stream table that is not filled yet."""
+    """Return the frontiers of the stream tables that read a source; None for a stream table that is
+    not filled yet.
+    """
     rows = conn.execute(_SQL["consumers"], (relid,))
     return [Snapshot.parse(frontier) if frontier else None for (frontier,) in rows]
 
@@ -265,7 +285,9 @@ class WantedCapture:
 def wanted_captures(conn: Connection) -> dict[int, WantedCapture]:
     """Return how each source that has readers should be captured, by its oid."""
     rows = conn.execute(_SQL["wanted_captures"])
-    return {relid: WantedCapture(frozenset(modes), filled, ours) for relid, modes, filled, ours in rows}
+    return {
+        relid: WantedCapture(frozenset(modes), filled, ours) for relid, modes, filled, ours in rows
+    }
 
 
 # -- drift -----------------------------------------------------------------------------------
@@ -273,21 +295,28 @@ def wanted_captures(conn: Connection) -> dict[int, WantedCapture]:
 
 def drift(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, str]:
     """Return the sources that no longer match their capture, each with the first difference."""
-    return {relid: next(iter(by_column.values())) for relid, by_column in drift_by_column(conn, relids).items()}
+    return {
+        relid: next(iter(by_column.values()))
+        for relid, by_column in drift_by_column(conn, relids).items()
+    }
 
 
-def drift_by_column(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, dict[str, str]]:
-    """Return all differences of each source by column name, so that readers of other columns can ignore them.
+def drift_by_column(
+    conn: Connection, relids: Sequence[int] | None = None
+) -> dict[int, dict[str, str]]:
+    """Return all differences of each source by column name, so that readers of other columns can
+    ignore them.
 
-    The key "" stands for the table itself. The function needs two queries for all sources; inside a cut it returns the
-    state at the cut. The caller sets up the capture again, which writes a mark into the buffer, and each reader then
-    reinitialises.
+    The key "" stands for the table itself. The function needs two queries for all sources; inside a
+    cut it returns the state at the cut. The caller sets up the capture again, which writes a mark
+    into the buffer, and each reader then reinitialises.
     """
     wanted = [source for source in every(conn) if relids is None or source.relid in relids]
     partitions = relations.partitions(conn, [source.relid for source in wanted])
     shapes = _shapes(conn, wanted)
     by_source = {
-        source.relid: _differences(source, shapes[source.relid], partitions[source.relid]) for source in wanted
+        source.relid: _differences(source, shapes[source.relid], partitions[source.relid])
+        for source in wanted
     }
     return {relid: differences for relid, differences in by_source.items() if differences}
 
@@ -297,7 +326,9 @@ _RENAMED = "was renamed to"
 
 
 def only_renamed(differences: Mapping[str, str]) -> bool:
-    """Return True if columns have other names and nothing else has changed, as worded by `drift_by_column`."""
+    """Return True if columns have other names and nothing else has changed, as worded by
+    `drift_by_column`.
+    """
     return all(_RENAMED in difference for difference in differences.values())
 
 
@@ -308,14 +339,18 @@ _Shape = dict[int, tuple[Any, ...]]
 def _shapes(conn: Connection, wanted: Sequence[Source]) -> dict[int, _Shape | None]:
     """Return the present columns of each source; None for a table that does not exist any more."""
     shapes: dict[int, _Shape | None] = {}
-    for relid, exists, attnum, *facts in conn.execute(_SQL["shapes"], ([source.relid for source in wanted],)):
+    for relid, exists, attnum, *facts in conn.execute(
+        _SQL["shapes"], ([source.relid for source in wanted],)
+    ):
         shape = shapes.setdefault(relid, {} if exists else None)
         if shape is not None and facts[0] is not None:
             shape[attnum] = tuple(facts)
     return shapes
 
 
-def _differences(source: Source, shape: _Shape | None, partitions: tuple[int, ...]) -> dict[str, str]:
+def _differences(
+    source: Source, shape: _Shape | None, partitions: tuple[int, ...]
+) -> dict[str, str]:
     if shape is None:
         return {"": "The table was dropped."}
     differences = {"": PARTITIONS_CHANGED} if partitions != source.partitions else {}

@@ -75,7 +75,8 @@ class StreamTable:
     last_verified_at: datetime | None = None
     last_verified_ok: bool | None = None
     failed_tries: int = 0
-    """Refreshes in a row that failed or were skipped, for whatever reason; decides `next_try_at`."""
+    """Refreshes in a row that failed or were skipped, for whatever reason; decides `next_try_at`.
+    """
     content_frontier: str | None = None
     """A snapshot: what its rows certainly contain of the sources, to any depth."""
 
@@ -110,7 +111,9 @@ def get_all(conn: Connection, ids: Sequence[int]) -> dict[int, StreamTable]:
 
 
 def named(conn: Connection, name: str) -> StreamTable:
-    """Return the stream table of that name, read as PostgreSQL reads it: `totals`, `shop.totals`, `"Shop"."Totals"`."""
+    """Return the stream table of that name, read as PostgreSQL reads it: `totals`, `shop.totals`,
+    `"Shop"."Totals"`.
+    """
     schema, bare = _parts(conn, name)
     with users_path(conn):
         found = _select(conn, "named", {"schema_name": schema, "name": bare})
@@ -125,7 +128,9 @@ def every(conn: Connection) -> list[StreamTable]:
 
 
 def staleness(conn: Connection) -> dict[int, timedelta]:
-    """Return the age of the rows of each stream table that is filled, by id: zero while no change waits for it."""
+    """Return the age of the rows of each stream table that is filled, by id: zero while no change
+    waits for it.
+    """
     return dict(conn.execute(_SQL["staleness"]).fetchall())
 
 
@@ -148,7 +153,9 @@ def _select(conn: Connection, statement: str, parameters: Any = None) -> list[St
 def _stream_table(row: dict[str, Any]) -> StreamTable:
     frontier, key = row.pop("frontier"), row.pop("row_key")
     return StreamTable(
-        **row, frontier=Snapshot.parse(frontier) if frontier else None, row_key=RowKey.of(key) if key else None
+        **row,
+        frontier=Snapshot.parse(frontier) if frontier else None,
+        row_key=RowKey.of(key) if key else None,
     )
 
 
@@ -227,7 +234,9 @@ def advance(
 
 
 def record_promises(conn: Connection, ages: Mapping[int, timedelta]) -> None:
-    """Record how old the rows of these may become by their cron schedules, where that is not recorded yet."""
+    """Record how old the rows of these may become by their cron schedules, where that is not
+    recorded yet.
+    """
     conn.execute(_SQL["record_promises"], (list(ages), list(ages.values())))
 
 
@@ -238,7 +247,9 @@ def set_planned(conn: Connection, id: int, *, planned_by: str, reads_clock: bool
 
 def set_text(conn: Connection, id: int, query: str, row_key: RowKey | None) -> None:
     """Record the text of the query with the names that relations and columns have now."""
-    conn.execute(_SQL["set_text"], (query, query, Jsonb(row_key.as_dict()) if row_key else None, id))
+    conn.execute(
+        _SQL["set_text"], (query, query, Jsonb(row_key.as_dict()) if row_key else None, id)
+    )
 
 
 def redefine(conn: Connection, id: int, query: str, canonical_query: str, row_key: RowKey) -> None:
@@ -261,7 +272,9 @@ def record_failure(conn: Connection, id: int, error: BaseException) -> int:
 
 
 def record_transient(conn: Connection, id: int, error: BaseException) -> None:
-    """Note an error that passes by itself: it is counted apart, and never suspends the stream table."""
+    """Note an error that passes by itself: it is counted apart, and never suspends the stream
+    table.
+    """
     conn.execute(_SQL["record_transient"], (str(error), id))
 
 
@@ -295,7 +308,13 @@ def change(
     cdc_mode: str | None = None,
 ) -> None:
     """Change the given properties; a table that becomes active again starts without errors."""
-    row = {"id": id, "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "cdc_mode": cdc_mode}
+    row = {
+        "id": id,
+        "schedule": schedule,
+        "refresh_mode": refresh_mode,
+        "status": status,
+        "cdc_mode": cdc_mode,
+    }
     conn.execute(_SQL["change"], row)
 
 

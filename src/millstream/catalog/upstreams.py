@@ -1,4 +1,6 @@
-"""The catalog's rows of upstreams: the stream tables that each stream table reads, and through what."""
+"""The catalog's rows of upstreams: the stream tables that each stream table reads, and through
+what.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,19 @@ class OlderUpstream:
         """Read what `as_dict` has written."""
         moment = document["data_timestamp"]
         timestamp = datetime.fromisoformat(moment) if moment else None
-        return cls(0, document["name"] or "", document["status"] or "", timestamp, document["error"])
+        return cls(
+            0, document["name"] or "", document["status"] or "", timestamp, document["error"]
+        )
 
     def as_dict(self) -> dict[str, str | None]:
         """Return the document that `--json` prints."""
         moment = self.data_timestamp.isoformat() if self.data_timestamp else None
-        return {"name": self.name, "status": self.status, "data_timestamp": moment, "error": self.last_error}
+        return {
+            "name": self.name,
+            "status": self.status,
+            "data_timestamp": moment,
+            "error": self.last_error,
+        }
 
 
 def every(conn: Connection) -> dict[int, list[Upstream]]:
@@ -69,10 +78,16 @@ def of(conn: Connection, stream_table_id: int) -> list[Upstream]:
     return [Upstream(id, tuple(via)) for id, via in conn.execute(_SQL["of"], (stream_table_id,))]
 
 
-def older_than_cut(conn: Connection, readers: Sequence[int], cut_at: datetime) -> dict[int, tuple[OlderUpstream, ...]]:
-    """Return the upstreams of each reader, to any depth, that were not refreshed in the cut of that time."""
+def older_than_cut(
+    conn: Connection, readers: Sequence[int], cut_at: datetime
+) -> dict[int, tuple[OlderUpstream, ...]]:
+    """Return the upstreams of each reader, to any depth, that were not refreshed in the cut of that
+    time.
+    """
     found = dict[int, tuple[OlderUpstream, ...]]()
-    for reader, *row in conn.execute(_SQL["older_than_cut"], {"readers": list(readers), "cut_at": cut_at}):
+    for reader, *row in conn.execute(
+        _SQL["older_than_cut"], {"readers": list(readers), "cut_at": cut_at}
+    ):
         found[reader] = (*found.get(reader, ()), OlderUpstream(*row))
     return found
 

@@ -38,7 +38,9 @@ def record(conn: Connection, stream_table_id: int, *, ok: bool) -> None:
 
 def add_evidence(conn: Connection, evidence: Evidence) -> None:
     """Keep what was found; of each stream table the last KEPT."""
-    sample = Jsonb([{name: _plain(value) for name, value in row.items()} for row in evidence.sample])
+    sample = Jsonb(
+        [{name: _plain(value) for name, value in row.items()} for row in evidence.sample]
+    )
     conn.execute(
         _SQL["add_evidence"],
         (

@@ -1,4 +1,5 @@
-"""The command line: `commands/` has one file per command, `app` lists them; tables for people, `--json` for programs.
+"""The command line: `commands/` has one file per command, `app` lists them; tables for people,
+`--json` for programs.
 
 app, command, options                 the program and how its commands are declared
 output, progress, events, stdio       what is printed where

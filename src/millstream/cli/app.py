@@ -33,7 +33,8 @@ from millstream.cli.commands import list as list_
 from millstream.cli.entry_points import REAL
 from millstream.cli.events import shown
 
-# Each has an EXAMPLE that runs, and a function `run` whose parameters are its arguments and options.
+# Each has an EXAMPLE that runs, and a function `run` whose parameters are its arguments and
+# options.
 COMMANDS: tuple[ModuleType, ...] = (
     demo,
     doctor,
@@ -80,9 +81,14 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what is being done, on stderr.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print what is being done, on stderr.")
+    ] = False,
     _version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_show_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """Keeps SQL views over PostgreSQL fresh, incrementally, computing on Apache Spark."""
@@ -100,5 +106,6 @@ def main() -> None:
     try:
         app(prog_name="millstream")
     finally:
-        # On the way out another Ctrl-C ends us at once, without a traceback; Java notices that we are gone.
+        # On the way out another Ctrl-C ends us at once, without a traceback; Java notices that we
+        # are gone.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

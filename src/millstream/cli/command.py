@@ -1,6 +1,7 @@
 """A command: ends its help in an example, and an error in a message and an exit code.
 
-With `--json` among the arguments every error is one JSON document, that of a wrong command line too.
+With `--json` among the arguments every error is one JSON document, that of a wrong command line
+too.
 
 The methods have no types on what Typer hands them: it brings its own copy of click, whose place
 differs from version to version.
@@ -68,7 +69,9 @@ class Command(TyperCommand):
     example = ""
 
     def format_help(self, ctx, formatter) -> None:
-        """Print Typer's help, then the example on a line of its own, never wrapped, so that it can be copied."""
+        """Print Typer's help, then the example on a line of its own, never wrapped, so that it can
+        be copied.
+        """
         super().format_help(ctx, formatter)
         typer.echo(f" Example:\n\n   {self.example}\n")
 
@@ -91,7 +94,9 @@ class Command(TyperCommand):
 
 
 def _ours(error) -> MillstreamError:
-    """Convert an error to one of ours; the traceback of an unexpected one is logged, and `--verbose` shows it."""
+    """Convert an error to one of ours; the traceback of an unexpected one is logged, and
+    `--verbose` shows it.
+    """
     # Imported here: a command that succeeds needs none of it.
     from millstream.service.api_boundary import translate_error
 

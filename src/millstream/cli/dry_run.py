@@ -29,10 +29,16 @@ def show(found: Validation, *, as_json: bool) -> None:
 def _show_accepted(found: Validation) -> None:
     print_ = out().print
     print_("The query can be maintained; nothing is created.")
-    print_(table("Columns", ("column", "type"), [(column.name, column.type) for column in found.columns]))
+    print_(
+        table(
+            "Columns", ("column", "type"), [(column.name, column.type) for column in found.columns]
+        )
+    )
     print_(f"Rows are identified by: {found.key}.", markup=False)
     print_(table("Sources", ("source", "columns read", "capture", "why not WAL"), _sources(found)))
-    print_(table("Blocks", ("block", "stored besides the rows of the stream table"), _blocks(found)))
+    print_(
+        table("Blocks", ("block", "stored besides the rows of the stream table"), _blocks(found))
+    )
     for block in found.blocks:
         print_(block.plan, markup=False, soft_wrap=True)
     for notice in found.notices:
@@ -40,7 +46,10 @@ def _show_accepted(found: Validation) -> None:
 
 
 def _sources(found: Validation) -> Sequence[Sequence[str]]:
-    return [(source.name, ", ".join(source.columns), source.capture, source.reason or "-") for source in found.sources]
+    return [
+        (source.name, ", ".join(source.columns), source.capture, source.reason or "-")
+        for source in found.sources
+    ]
 
 
 def _blocks(found: Validation) -> Sequence[Sequence[str]]:

@@ -30,7 +30,9 @@ class Doors:
     embedded: Callable[[], AbstractContextManager[Server]]
     doctor: Callable[[str | None], list[Check]]
     overviews: Callable[[str], AbstractContextManager[Callable[[], Overview]]]
-    asking: Callable[[str], AbstractContextManager[ServiceClient | None]] = lambda dsn: nullcontext(None)
+    asking: Callable[[str], AbstractContextManager[ServiceClient | None]] = lambda dsn: nullcontext(
+        None
+    )
 
 
 def _asking(dsn: str) -> AbstractContextManager[ServiceClient | None]:
@@ -65,7 +67,9 @@ def _overviews(dsn: str) -> Iterator[Callable[[], Overview]]:
         yield lambda: overview.look(conn)
 
 
-REAL = Doors(connect=_connect, embedded=_embedded, doctor=_doctor, overviews=_overviews, asking=_asking)
+REAL = Doors(
+    connect=_connect, embedded=_embedded, doctor=_doctor, overviews=_overviews, asking=_asking
+)
 
 
 @contextmanager
@@ -77,8 +81,12 @@ def opened(ctx: typer.Context, dsn: str, doing: str) -> Iterator[Millstream]:
 
 
 @contextmanager
-def served(ctx: typer.Context, dsn: str, doing: str, *, direct: bool) -> Iterator[Millstream | ServiceClient]:
-    """Yield a client of the service that works on the database; where none does, or `direct`, one that works itself."""
+def served(
+    ctx: typer.Context, dsn: str, doing: str, *, direct: bool
+) -> Iterator[Millstream | ServiceClient]:
+    """Yield a client of the service that works on the database; where none does, or `direct`, one
+    that works itself.
+    """
     doors: Doors = ctx.obj
     if direct:
         with opened(ctx, dsn, doing) as client:

@@ -4,8 +4,8 @@
     otherwise   warnings and errors, but for those that the error at the command's end tells
     --json      none: stderr carries the error at the command's end, and nothing else
 
-What Java prints is an event, too. The error at the command's end tells it: when Java ends by itself, that is the
-reason, and no other place has it.
+What Java prints is an event, too. The error at the command's end tells it: when Java ends by
+itself, that is the reason, and no other place has it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _heard = deque[str](maxlen=20)
 def shown(*, verbose: bool, as_json: bool) -> Iterator[logging.Handler]:
     """Show the events of a command for the length of the `with` block, by this handler."""
     _heard.clear()
-    # What other libraries log (Py4J, a traceback at each Ctrl-C) would be printed if nobody took it.
+    # What other libraries log (Py4J, a traceback at each Ctrl-C) would be printed if nobody took
+    # it.
     logging.getLogger().addHandler(nobody := logging.NullHandler())
     handler = log.show(logging.DEBUG if verbose else logging.WARNING, as_json=as_json)
     handler.addFilter(_hear)

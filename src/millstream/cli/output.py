@@ -39,7 +39,9 @@ COLOURS = {
 
 def out() -> Console:
     """Return the console for results, stdout."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False)
+    return Console(
+        width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False
+    )
 
 
 def err() -> Console:
@@ -96,7 +98,9 @@ def plain(value: Any) -> Any:
     if hasattr(value, "as_dict"):
         return plain(value.as_dict())
     if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, Iterable):
@@ -108,7 +112,11 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text
     """Return a table; a column whose name begins with `#` has numbers, aligned to the right."""
     made = Table(title=title or None, title_justify="left", header_style="bold", expand=False)
     for column in columns:
-        made.add_column(column.lstrip("#"), justify="right" if column.startswith("#") else "left", overflow="fold")
+        made.add_column(
+            column.lstrip("#"),
+            justify="right" if column.startswith("#") else "left",
+            overflow="fold",
+        )
     for row in rows:
         # As Text: a bracket in a user's name or row is no markup.
         made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
@@ -146,7 +154,12 @@ def age(seconds: float | None) -> str:
     """Format an age: 0.4 s, 12 s, 3 min, 2 h, 5 d."""
     if seconds is None:
         return "-"
-    for limit, length, unit in ((10, 1, "s"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+    for limit, length, unit in (
+        (10, 1, "s"),
+        (120, 1, "s"),
+        (7200, 60, "min"),
+        (172_800, 3600, "h"),
+    ):
         if seconds < limit:
             return f"{seconds / length:.{1 if limit == 10 else 0}f} {unit}"
     return f"{seconds / 86_400:.0f} d"

@@ -22,8 +22,15 @@ class Waiting:
     """Shows what is being waited for, from the first moment the wait is noticed."""
 
     def __init__(self, doing: str) -> None:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=err(), transient=True, disable=not sys.stderr.isatty())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+        )
+        self._bar = Progress(
+            *columns, console=err(), transient=True, disable=not sys.stderr.isatty()
+        )
         self._task: TaskID = self._bar.add_task(doing, total=None)
         self._timer = Timer(DELAY, self._appear)
         self._timer.daemon = True
@@ -46,7 +53,10 @@ class Waiting:
                 self._bar.start()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._timer.cancel()
         with self._lock:

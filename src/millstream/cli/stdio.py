@@ -1,7 +1,8 @@
 """The program's own streams, made fit for whatever we print.
 
-A stream that was closed (`>&-`) is opened and leads nowhere: its number would otherwise become that of our connection
-to the server, and Java would print into it. A character that a stream's encoding lacks is written by its number.
+A stream that was closed (`>&-`) is opened and leads nowhere: its number would otherwise become that
+of our connection to the server, and Java would print into it. A character that a stream's encoding
+lacks is written by its number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Workarounds for queries that are refused: what the hint of the error tells the user to write instead.
+"""Workarounds for queries that are refused: what the hint of the error tells the user to write
+instead.
 
-Each of them is followed by a test (tests/test_hints.py): the query is refused, the rewriting is accepted, and where the
-rewriting keeps the meaning, PostgreSQL gives the same rows for both.
+Each of them is followed by a test (tests/test_hints.py): the query is refused, the rewriting is
+accepted, and where the rewriting keeps the meaning, PostgreSQL gives the same rows for both.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ TWO_STEPS = (
 UNITE_STREAM_TABLES = "Make each part of the UNION ALL a stream table of its own, and unite those."
 
 _ZONE = "Name the time zone: write (x AT TIME ZONE 'UTC') in place of the timestamptz x."
-_VIEW = "Keep its arguments as columns of the stream table, and call the function in a view over it."
+_VIEW = (
+    "Keep its arguments as columns of the stream table, and call the function in a view over it."
+)
 _ARRAY = "Aggregate with array_agg, and convert the array in a view over the stream table."
 _ELEMENTS = "Use jsonb_array_elements or json_array_elements, and take the fields with ->>."
 
 _FUNCTIONS = {
-    **dict.fromkeys(("textanycat", "anytextcat"), "Cast the other operand to text: 'a' || x::text."),
+    **dict.fromkeys(
+        ("textanycat", "anytextcat"), "Cast the other operand to text: 'a' || x::text."
+    ),
     **dict.fromkeys(("jsonb_to_recordset", "json_to_recordset"), _ELEMENTS),
     **dict.fromkeys(("json_agg", "jsonb_agg"), _ARRAY),
     **dict.fromkeys(("clock_timestamp", "statement_timestamp", "timeofday"), "Use now()."),
@@ -31,7 +36,10 @@ _FUNCTIONS = {
 _REJECTED = (
     ("has pseudo-type record", "Write the fields of the row as columns, one by one."),
     ("specified more than once", "Give each column a name of its own with AS."),
-    ("data-modifying statements in WITH", "Run the statement on its own: the query of a stream table only reads."),
+    (
+        "data-modifying statements in WITH",
+        "Run the statement on its own: the query of a stream table only reads.",
+    ),
 )
 
 
@@ -48,12 +56,16 @@ def for_function(signature: str, volatility: str, *, built_in: bool) -> str:
     called, _, arguments = signature.partition("(")
     if called in _FUNCTIONS:
         return _FUNCTIONS[called]
-    compares = called.startswith(("timestamp", "date_", "interval_pl")) and not called.endswith("_out")
+    compares = called.startswith(("timestamp", "date_", "interval_pl")) and not called.endswith(
+        "_out"
+    )
     return _ZONE if volatility == "stable" and compares and "with time zone" in arguments else _VIEW
 
 
 def for_rejected(message: str) -> str:
-    """Return the workaround for a query that PostgreSQL runs but does not take as the text of a view; "" for others."""
+    """Return the workaround for a query that PostgreSQL runs but does not take as the text of a
+    view; "" for others.
+    """
     return next((hint for words, hint in _REJECTED if words in message), "")
 
 
@@ -67,5 +79,9 @@ def for_group_key(type_: PgType) -> str:
         return "Group by lower(x) and upper(x)."
     if type_.kind == "composite":
         return "Group by its fields: (x).a, (x).b."
-    known = {"json": "Group by x::text.", "jsonb": "Group by x::text.", "interval": "Group by extract(epoch FROM x)."}
+    known = {
+        "json": "Group by x::text.",
+        "jsonb": "Group by x::text.",
+        "interval": "Group by extract(epoch FROM x).",
+    }
     return known.get(type_.base, "Carry it as a column, and group in a view over the stream table.")

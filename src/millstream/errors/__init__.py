@@ -49,7 +49,13 @@ from millstream.errors.refresh import (
     ServerTrouble,
     ValueOutOfRange,
 )
-from millstream.errors.requests import NoSuchRequest, NotVisibleYet, RequestInterrupted, RequestNotDone, TooManyRequests
+from millstream.errors.requests import (
+    NoSuchRequest,
+    NotVisibleYet,
+    RequestInterrupted,
+    RequestNotDone,
+    TooManyRequests,
+)
 from millstream.errors.stream_table import (
     NameTaken,
     NoSuchStreamTable,

@@ -13,9 +13,13 @@ class MillstreamError(Exception):
     code = "MS000"
     retryable = False
     waits = False
-    """True if the stream table waits in status ERROR until the cause is gone, and then resumes without help."""
+    """True if the stream table waits in status ERROR until the cause is gone, and then resumes
+    without help.
+    """
     skips = False
-    """True if nothing is wrong with the stream table: another process, a lock or another stream table is in the way."""
+    """True if nothing is wrong with the stream table: another process, a lock or another stream
+    table is in the way.
+    """
 
     # Facts have any type: they are the values that the message was built from.
     def __init__(self, message: str, *, detail: str = "", hint: str = "", **facts: Any) -> None:
@@ -26,7 +30,8 @@ class MillstreamError(Exception):
         self.facts = facts
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached when normal lookup fails; guard the names pickle asks for before __init__ ran.
+        # Only reached when normal lookup fails; guard the names pickle asks for before __init__
+        # ran.
         facts = self.__dict__.get("facts", {})
         if name in facts:
             return facts[name]
@@ -44,9 +49,16 @@ class MillstreamError(Exception):
     def as_dict(self) -> dict[str, Any]:
         """Return the document that `--json` prints."""
         facts = {
-            name: value if isinstance(value, int | float | bool) else str(value) for name, value in self.facts.items()
+            name: value if isinstance(value, int | float | bool) else str(value)
+            for name, value in self.facts.items()
         }
-        return {"code": self.code, "message": self.message, "detail": self.detail, "hint": self.hint, "facts": facts}
+        return {
+            "code": self.code,
+            "message": self.message,
+            "detail": self.detail,
+            "hint": self.hint,
+            "facts": facts,
+        }
 
 
 def of_code(code: str) -> type[MillstreamError]:
@@ -65,7 +77,8 @@ def of_code(code: str) -> type[MillstreamError]:
 
 
 def typed(*parts: str) -> str:
-    """Return a name as a user types it in a command: quoted for SQL, then for the shell, if either is needed.
+    """Return a name as a user types it in a command: quoted for SQL, then for the shell, if either
+    is needed.
 
     >>> print(typed("shop", "totals"), typed("Big 'Totals'"))
     shop.totals '"Big '"'"'Totals'"'"'"'

@@ -62,7 +62,11 @@ class LockNotHad(MillstreamError):
 
     @classmethod
     def somewhere(cls, seconds: float, holders: Sequence[str]) -> Self:
-        held = f"Locks are held by {', '.join(holders)}." if holders else "The holder's transaction has ended since."
+        held = (
+            f"Locks are held by {', '.join(holders)}."
+            if holders
+            else "The holder's transaction has ended since."
+        )
         return cls(
             f"could not obtain a lock within {seconds:g} s",
             detail=f"{held} Nothing was changed.",
@@ -72,7 +76,11 @@ class LockNotHad(MillstreamError):
 
     @classmethod
     def installing(cls, database: str, seconds: float, holders: Sequence[str]) -> Self:
-        held = f"Possible holders: {', '.join(holders)}." if holders else "Its transaction has ended since."
+        held = (
+            f"Possible holders: {', '.join(holders)}."
+            if holders
+            else "Its transaction has ended since."
+        )
         return cls(
             f'another session is creating or upgrading schema millstream in database "{database}"',
             detail=f"Millstream waited {seconds:g} s for it. {held}",
@@ -83,10 +91,15 @@ class LockNotHad(MillstreamError):
 
     @classmethod
     def on(cls, source: str, seconds: float, *, holders: list[str] | None = None) -> Self:
-        held = f"It is held by {', '.join(holders)}. " if holders else "A long transaction is writing to it. "
+        held = (
+            f"It is held by {', '.join(holders)}. "
+            if holders
+            else "A long transaction is writing to it. "
+        )
         return cls(
             f"could not lock {source} within {seconds:g} s",
-            detail=held + "Millstream stopped waiting so that other writers do not queue behind it.",
+            detail=held
+            + "Millstream stopped waiting so that other writers do not queue behind it.",
             hint="Try again after that transaction has ended (see pg_stat_activity and pg_prepared_xacts).",
             source=source,
             holders=holders or [],
@@ -114,7 +127,9 @@ class LockNotHad(MillstreamError):
 
 
 class SlotLost(MillstreamError):
-    """The replication slot is missing, was replaced, or no longer has changes that are still needed."""
+    """The replication slot is missing, was replaced, or no longer has changes that are still
+    needed.
+    """
 
     code = "MS303"
 

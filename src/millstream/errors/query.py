@@ -12,7 +12,9 @@ class QueryError(MillstreamError):
 
     code = "MS100"
     node: object = None
-    """The expression or syntax node that the error is about; its place in the query becomes the position."""
+    """The expression or syntax node that the error is about; its place in the query becomes the
+    position.
+    """
 
     def about(self, node: object) -> Self:
         """Say which expression or syntax node the error is about."""
@@ -33,7 +35,14 @@ class BadQuery(QueryError):
 
     @classmethod
     def rejected(
-        cls, message: str, *, sqlstate: str, detail: str, hint: str, position: int | None, excerpt: str
+        cls,
+        message: str,
+        *,
+        sqlstate: str,
+        detail: str,
+        hint: str,
+        position: int | None,
+        excerpt: str,
     ) -> Self:
         return cls(
             message,
@@ -51,7 +60,9 @@ class Unsupported(QueryError):
 
     @classmethod
     def construct(cls, what: str, *, reason: str, way_round: str, node: object = None) -> Self:
-        """Refuse a construct; `node` is the expression or syntax node that it is, where one is at hand."""
+        """Refuse a construct; `node` is the expression or syntax node that it is, where one is at
+        hand.
+        """
         error = cls(
             f"{what} is not supported in a stream table",
             detail=reason,
@@ -87,11 +98,19 @@ class BadSource(QueryError):
 
     @classmethod
     def of(cls, name: str, reason: str, way_round: str) -> Self:
-        return cls(f'"{name}" cannot be a source', detail=reason, hint=way_round, source=name, position=None)
+        return cls(
+            f'"{name}" cannot be a source',
+            detail=reason,
+            hint=way_round,
+            source=name,
+            position=None,
+        )
 
 
 class Cycle(QueryError):
-    """The stream table would read itself, directly or through views, functions and other stream tables."""
+    """The stream table would read itself, directly or through views, functions and other stream
+    tables.
+    """
 
     code = "MS105"
 

@@ -107,7 +107,9 @@ class LockTableFull(MillstreamError):
     retryable = True
 
     @classmethod
-    def by_graph(cls, names: Sequence[str], locks: int, room: int, setting: int, needed: int) -> Self:
+    def by_graph(
+        cls, names: Sequence[str], locks: int, room: int, setting: int, needed: int
+    ) -> Self:
         return cls(
             f'refreshing "{names[0]}" needs more locks than the server has room for',
             detail=f"It is one of {len(names)} stream tables that read each other and share a transaction. The "
@@ -132,7 +134,9 @@ class LockTableFull(MillstreamError):
 
 
 class Cancelled(MillstreamError):
-    """A refresh was cancelled by Ctrl-C, pg_cancel_backend or in Spark. Nothing was applied; it is no failure."""
+    """A refresh was cancelled by Ctrl-C, pg_cancel_backend or in Spark. Nothing was applied; it is
+    no failure.
+    """
 
     code = "MS407"
     retryable = True
@@ -148,7 +152,9 @@ class Cancelled(MillstreamError):
 
 
 class ServerTrouble(MillstreamError):
-    """The server, Spark or this machine is short of connections, memory, disk or time for the moment."""
+    """The server, Spark or this machine is short of connections, memory, disk or time for the
+    moment.
+    """
 
     code = "MS408"
     retryable = True
@@ -181,7 +187,9 @@ class Deposed(MillstreamError):
 
 
 class ProcessEnded(MillstreamError):
-    """The process that refreshed a stream table ended before the refresh did; it is found in the history only."""
+    """The process that refreshed a stream table ended before the refresh did; it is found in the
+    history only.
+    """
 
     code = "MS410"
     retryable = True

@@ -1,4 +1,7 @@
-"""Errors about requests that roles send to the service (MS5xx). The functions of schema millstream raise them, too."""
+"""Errors about requests that roles send to the service (MS5xx).
+
+The functions of schema millstream raise them, too.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,9 @@ class NotVisibleYet(MillstreamError):
 
 
 class RequestInterrupted(MillstreamError):
-    """The service ended while it worked on a request, and whether that was done cannot be decided any more."""
+    """The service ended while it worked on a request, and whether that was done cannot be decided
+    any more.
+    """
 
     code = "MS504"
 

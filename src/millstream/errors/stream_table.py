@@ -41,7 +41,11 @@ class NoSuchStreamTable(MillstreamError):
 
     @classmethod
     def named(cls, name: str) -> Self:
-        return cls(f'stream table "{name}" does not exist', hint="See the names with: millstream list", name=name)
+        return cls(
+            f'stream table "{name}" does not exist',
+            hint="See the names with: millstream list",
+            name=name,
+        )
 
 
 class StillUsed(MillstreamError):
@@ -145,7 +149,9 @@ class TargetAltered(MillstreamError):
 
 
 class TriggerInterferes(MillstreamError):
-    """A BEFORE ROW trigger on a stream table changed or dropped rows that a refresh wrote; nothing was applied."""
+    """A BEFORE ROW trigger on a stream table changed or dropped rows that a refresh wrote; nothing
+    was applied.
+    """
 
     code = "MS207"
 
@@ -191,7 +197,8 @@ class NotAdopted(MillstreamError):
         names = " ".join(f"--forget {name}" for name, _ in unresolved)
         return cls(
             f"{len(unresolved)} stream tables cannot be adopted",
-            detail=" ".join(f"{name}: {reason}." for name, reason in unresolved) + " Nothing was changed.",
+            detail=" ".join(f"{name}: {reason}." for name, reason in unresolved)
+            + " Nothing was changed.",
             hint="Repair them and adopt again. Or keep their tables and remove them from the catalog with: "
             f"millstream adopt {names}",
             unresolved=list(unresolved),

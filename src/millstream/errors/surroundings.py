@@ -153,7 +153,9 @@ class BadSetting(MillstreamError):
 
     @classmethod
     def of(cls, name: str, value: object, expected: str) -> Self:
-        return cls(f"bad value for {name}: {value!r}", hint=f"Expected {expected}.", name=name, value=value)
+        return cls(
+            f"bad value for {name}: {value!r}", hint=f"Expected {expected}.", name=name, value=value
+        )
 
     @classmethod
     def by_others(cls, file: Path, reason: str, names: Sequence[str]) -> Self:
@@ -212,7 +214,9 @@ class NotYet(MillstreamError):
 
 
 class UntrustedCatalog(MillstreamError):
-    """Another role owns the catalog, or objects in Millstream's schemas, and could run code with our privileges."""
+    """Another role owns the catalog, or objects in Millstream's schemas, and could run code with
+    our privileges.
+    """
 
     code = "MS008"
 
@@ -239,7 +243,9 @@ class UntrustedCatalog(MillstreamError):
 
 
 class OtherDatabase(MillstreamError):
-    """The catalog was created in another database, then restored or copied; its oids are not valid here."""
+    """The catalog was created in another database, then restored or copied; its oids are not valid
+    here.
+    """
 
     code = "MS009"
 
@@ -263,7 +269,9 @@ class ServerError(MillstreamError):
 
     @classmethod
     def because(cls, message: str, *, sqlstate: str, detail: str = "", hint: str = "") -> Self:
-        return cls(message, detail=detail, hint=hint or "See the server log for more.", sqlstate=sqlstate)
+        return cls(
+            message, detail=detail, hint=hint or "See the server log for more.", sqlstate=sqlstate
+        )
 
 
 class Closed(MillstreamError):
@@ -321,11 +329,15 @@ class ForeignCode(MillstreamError):
 
     @classmethod
     def under_table(cls, name: str, found: Sequence[str], owners: Sequence[str], role: str) -> Self:
-        return cls._with(f'the query of "{name}" calls code of an untrusted role', found, owners, role)
+        return cls._with(
+            f'the query of "{name}" calls code of an untrusted role', found, owners, role
+        )
 
     @classmethod
     def on_table(cls, name: str, found: Sequence[str], owners: Sequence[str], role: str) -> Self:
-        return cls._with(f'code of an untrusted role is attached to stream table "{name}"', found, owners, role)
+        return cls._with(
+            f'code of an untrusted role is attached to stream table "{name}"', found, owners, role
+        )
 
     @classmethod
     def _with(cls, message: str, found: Sequence[str], owners: Sequence[str], role: str) -> Self:

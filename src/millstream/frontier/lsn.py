@@ -1,4 +1,5 @@
-"""Positions in WAL (LSN): integers in the program, PostgreSQL's `16/B374D848` in SQL, logs and errors.
+"""Positions in WAL (LSN): integers in the program, PostgreSQL's `16/B374D848` in SQL, logs and
+errors.
 
 >>> parse("16/B374D848"), printed(97500059720)
 (97500059720, '16/B374D848')

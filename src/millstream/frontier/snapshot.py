@@ -44,7 +44,9 @@ class Snapshot:
         return xid < self.xmin or (xid < self.xmax and xid not in self.running)
 
     def including(self, xid: int) -> Snapshot:
-        """Return a snapshot that also sees this transaction: our own, which commits together with the frontier."""
+        """Return a snapshot that also sees this transaction: our own, which commits together with
+        the frontier.
+        """
         if self.sees(xid):
             return self
         running = tuple(other for other in self.running if other != xid)
@@ -54,7 +56,9 @@ class Snapshot:
         return Snapshot(self.xmin, xid + 1, (*running, *range(self.xmax, xid)))
 
     def reaches(self, other: Snapshot) -> bool:
-        """Return True if it sees everything that `other` sees: it was taken at the same time or later."""
+        """Return True if it sees everything that `other` sees: it was taken at the same time or
+        later.
+        """
         return (
             self.xmax >= other.xmax
             and all(other.sees(xid) is False for xid in self.running if xid < other.xmax)

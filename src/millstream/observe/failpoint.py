@@ -1,4 +1,5 @@
-"""Places in a refresh and in capture where a test can kill the process, to prove that a crash loses nothing.
+"""Places in a refresh and in capture where a test can kill the process, to prove that a crash loses
+nothing.
 
     cut -> changes -> demand -> Spark -> staged -> state -> target -> frontier -> commit -> prune
     WAL: received -> spilled -> marker -> stored -> durable -> acknowledged
@@ -9,9 +10,9 @@
     uninstall in parts: each stream table gone -> the capture of each table and source gone
     request: begun -> done, not answered
 
-Each step calls `failpoint(name)` when it is done. With MILLSTREAM_FAILPOINT=name in the environment the process
-dies there by SIGKILL: it unwinds, flushes and rolls back nothing, as if the machine lost power. Without it, a call only
-reads the environment.
+Each step calls `failpoint(name)` when it is done. With MILLSTREAM_FAILPOINT=name in the environment
+the process dies there by SIGKILL: it unwinds, flushes and rolls back nothing, as if the machine
+lost power. Without it, a call only reads the environment.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ FAILPOINTS: tuple[str, ...] = (
     "committed",
     "pruned",
 )
-# WAL capture: a transaction was received in full; part of one was spilled to disk; a marker is about to be stored; a
-# batch is stored and not committed; it is committed; its position was acknowledged to the server.
+# WAL capture: a transaction was received in full; part of one was spilled to disk; a marker is
+# about to be stored; a batch is stored and not committed; it is committed; its position was
+# acknowledged to the server.
 LOG_FAILPOINTS: tuple[str, ...] = (
     "wal_received",
     "wal_spilled",
@@ -44,7 +46,8 @@ LOG_FAILPOINTS: tuple[str, ...] = (
     "wal_durable",
     "wal_acknowledged",
 )
-# CDC transitions, each after its step is recorded: to WAL, back to triggers, and back after WAL was lost.
+# CDC transitions, each after its step is recorded: to WAL, back to triggers, and back after WAL was
+# lost.
 TRANSITION_FAILPOINTS: tuple[str, ...] = (
     "transition_begun",
     "transition_identity",
@@ -57,19 +60,21 @@ TRANSITION_FAILPOINTS: tuple[str, ...] = (
     "transition_returned",
     "transition_lost",
 )
-# Create and drop: the catalog rows and the tables exist; a source is captured; everything of a stream table is dropped
-# and not yet committed; it is committed.
+# Create and drop: the catalog rows and the tables exist; a source is captured; everything of a
+# stream table is dropped and not yet committed; it is committed.
 CREATE_FAILPOINTS: tuple[str, ...] = ("create_recorded", "create_captured")
 DROP_FAILPOINTS: tuple[str, ...] = ("drop_uncommitted", "drop_committed")
-# Another query for a stream table: an additional source is captured; catalog and table are altered and not
-# yet committed; all is committed; sources that only the former query read are no longer dependencies.
+# Another query for a stream table: an additional source is captured; catalog and table are altered
+# and not yet committed; all is committed; sources that only the former query read are no longer
+# dependencies.
 REDEFINE_FAILPOINTS: tuple[str, ...] = (
     "redefine_captured",
     "redefine_altered",
     "redefine_filled",
     "redefine_narrowed",
 )
-# Adopting a catalog that came from another database; the second and the third are before their commit.
+# Adopting a catalog that came from another database; the second and the third are before their
+# commit.
 ADOPT_FAILPOINTS: tuple[str, ...] = (
     "adopt_examined",
     "adopt_resolved",

@@ -5,8 +5,8 @@
     INFO     a state changed
     DEBUG    a step of the work
 
-An event is a short fixed text, what varies is a field, so that logs can be searched and counted. The
-events go through Python's own `logging` under the name `millstream`: a program that embeds us
+An event is a short fixed text, what varies is a field, so that logs can be searched and counted.
+The events go through Python's own `logging` under the name `millstream`: a program that embeds us
 configures them there, and finds the fields in `record.fields`. The command line calls `show`.
 """
 
@@ -56,7 +56,12 @@ class Text(logging.Formatter):
         """Format an event as one line; values with spaces are quoted."""
         at = datetime.fromtimestamp(record.created).isoformat(sep=" ", timespec="milliseconds")[11:]
         fields = getattr(record, "fields", {})
-        parts = [at, record.levelname, record.getMessage(), *(f"{k}={_word(v)}" for k, v in fields.items())]
+        parts = [
+            at,
+            record.levelname,
+            record.getMessage(),
+            *(f"{k}={_word(v)}" for k, v in fields.items()),
+        ]
         return " ".join(parts)
 
 
@@ -67,10 +72,14 @@ class Json(logging.Formatter):
         """Format an event as JSON: time, level and event, then the fields under their own names."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         head = {"at": at, "level": record.levelname, "event": record.getMessage()}
-        return json.dumps(head | {"fields": getattr(record, "fields", {})}, default=str, ensure_ascii=False)
+        return json.dumps(
+            head | {"fields": getattr(record, "fields", {})}, default=str, ensure_ascii=False
+        )
 
 
-def show(level: int = logging.INFO, *, as_json: bool = False, stream: TextIO | None = None) -> logging.Handler:
+def show(
+    level: int = logging.INFO, *, as_json: bool = False, stream: TextIO | None = None
+) -> logging.Handler:
     """Print events of this level and above, on stderr unless told otherwise; `hide` ends it."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(Json() if as_json else Text())
@@ -87,4 +96,8 @@ def hide(handler: logging.Handler) -> None:
 
 def _word(value: object) -> str:
     text = str(value)
-    return json.dumps(text, ensure_ascii=False) if not text or any(c.isspace() or c == '"' for c in text) else text
+    return (
+        json.dumps(text, ensure_ascii=False)
+        if not text or any(c.isspace() or c == '"' for c in text)
+        else text
+    )

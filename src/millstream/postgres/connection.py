@@ -1,13 +1,15 @@
 """Connections to PostgreSQL, all with the same pinned session settings.
 
-A role or a database may have its own DateStyle, TimeZone or row_security. A value must look the same in every session,
-so settings that affect how values are printed are set in the startup packet.
+A role or a database may have its own DateStyle, TimeZone or row_security. A value must look the
+same in every session, so settings that affect how values are printed are set in the startup packet.
 
-A client that dies must not keep locks: TCP keepalives notice a failed machine within half a minute, and the server
-checks every second, also during a statement, whether its client still exists (`WATCHFUL`).
+A client that dies must not keep locks: TCP keepalives notice a failed machine within half a minute,
+and the server checks every second, also during a statement, whether its client still exists
+(`WATCHFUL`).
 
-In our own sessions the search_path is pinned too, so a name in our statements means the server's own function, whatever
-objects other roles have created. The user's queries are parsed with the user's search_path, in `users_path`.
+In our own sessions the search_path is pinned too, so a name in our statements means the server's
+own function, whatever objects other roles have created. The user's queries are parsed with the
+user's search_path, in `users_path`.
 """
 
 from __future__ import annotations
@@ -67,31 +69,49 @@ PINNED = {
 }
 # Settings that came with a version; a startup option of an unknown name is an error.
 PINNED_SINCE = {170000: {"transaction_timeout": "0"}}
-# Of libpq, for this side of the connection; the dsn may have others. Milliseconds, the others seconds.
-KEEPALIVES = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "4", "tcp_user_timeout": "30000"}
+# Of libpq, for this side of the connection; the dsn may have others. Milliseconds, the others
+# seconds.
+KEEPALIVES = {
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "30000",
+}
 # Settings that a server refuses, or complains of in its log, on a platform that lacks them.
 WATCHFUL = (
     ("client_connection_check_interval", "1s", "linux|darwin|bsd"),
     ("tcp_user_timeout", "30s", "linux"),
 )
 OWN_PATH = "pg_catalog, pg_temp"
-# At most. What we look up are neighbours of rows that have just been written, mostly in memory; as for a turning disk
-# (4, the server's own), some thousand keys are looked for in all of a table of millions.
+# At most. What we look up are neighbours of rows that have just been written, mostly in memory; as
+# for a turning disk (4, the server's own), some thousand keys are looked for in all of a table of
+# millions.
 RANDOM_PAGE_COST = 1.1
 
 
-def pinned(dsn: str, *, version: int = 0, application_name: str = "millstream", **settings: str) -> str:
-    """Return the dsn with our settings, our search_path and further ones; works for any libpq client.
+def pinned(
+    dsn: str, *, version: int = 0, application_name: str = "millstream", **settings: str
+) -> str:
+    """Return the dsn with our settings, our search_path and further ones; works for any libpq
+    client.
 
-    `version` is the server's, where it is known: what came with a version is pinned from that version on.
+    `version` is the server's, where it is known: what came with a version is pinned from that
+    version on.
     """
     newer = pinned_since(version)
-    return _with_settings(dsn, application_name, {**PINNED, **newer, "search_path": OWN_PATH, **settings})
+    return _with_settings(
+        dsn, application_name, {**PINNED, **newer, "search_path": OWN_PATH, **settings}
+    )
 
 
 def pinned_since(version: int) -> dict[str, str]:
     """Return the settings that this server version has and older ones lack."""
-    return {name: value for since, own in PINNED_SINCE.items() if version >= since for name, value in own.items()}
+    return {
+        name: value
+        for since, own in PINNED_SINCE.items()
+        if version >= since
+        for name, value in own.items()
+    }
 
 
 def pin_newer(conn: Connection) -> None:
@@ -105,8 +125,12 @@ def _with_settings(dsn: str, application_name: str, settings: Mapping[str, str])
         parts = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         # Neither the string nor libpq's complaint, which quotes it: there may be a password in it.
-        raise BadSetting.of("dsn", "...", "a connection string such as postgresql://user@host/database") from None
-    options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
+        raise BadSetting.of(
+            "dsn", "...", "a connection string such as postgresql://user@host/database"
+        ) from None
+    options = " ".join(
+        f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items()
+    )
     given = parts.pop("options", None)
     parts.setdefault("application_name", application_name)
     parts.setdefault("connect_timeout", "10")
@@ -147,10 +171,11 @@ def _connected(dsn: str, application_name: str, version: int) -> Connection:
 
 
 def _pinned_too(first: Connection, dsn: str, application_name: str) -> Connection:
-    """Return a connection like the first, with the settings of its server's version in its startup packet.
+    """Return a connection like the first, with the settings of its server's version in its startup
+    packet.
 
-    Where there is room for no other one, they are set in the first. A statement may come too late: a role's
-    transaction_timeout of a millisecond ends that, too.
+    Where there is room for no other one, they are set in the first. A statement may come too late:
+    a role's transaction_timeout of a millisecond ends that, too.
     """
     try:
         second = _connected(dsn, application_name, first.info.server_version)
@@ -175,7 +200,8 @@ def _watch(conn: Connection) -> None:
 
 
 def watchful(conn: Connection) -> dict[str, str]:
-    """Return the settings by which the server looks after its clients, as a session of ours has them.
+    """Return the settings by which the server looks after its clients, as a session of ours has
+    them.
 
     They are for other sessions on the same server.
     """
@@ -187,12 +213,19 @@ def watchful(conn: Connection) -> dict[str, str]:
 def without_password(dsn: str) -> str:
     """Return the connection string without its password."""
     parts = conninfo_to_dict(dsn)
-    return make_conninfo("", **{name: value for name, value in parts.items() if "password" not in name})
+    return make_conninfo(
+        "", **{name: value for name, value in parts.items() if "password" not in name}
+    )
 
 
 def hang_up(conn: Connection) -> None:
-    """End a session's traffic from another thread than the one that may hang in it: that one finds it closed."""
-    with contextlib.suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(conn.fileno())) as line:
+    """End a session's traffic from another thread than the one that may hang in it: that one finds
+    it closed.
+    """
+    with (
+        contextlib.suppress(OSError, psycopg.OperationalError),
+        socket.socket(fileno=os.dup(conn.fileno())) as line,
+    ):
         line.shutdown(socket.SHUT_RDWR)
 
 
@@ -237,7 +270,9 @@ def along(conn: Connection, path: str | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    former = conn.execute("SELECT pg_catalog.current_setting(%s, true)", (_USERS_PATH,)).fetchall()[0][0]
+    former = conn.execute("SELECT pg_catalog.current_setting(%s, true)", (_USERS_PATH,)).fetchall()[
+        0
+    ][0]
     # An empty path would be none of the user's.
     conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", (_USERS_PATH, path or OWN_PATH))
     try:
@@ -248,7 +283,8 @@ def along(conn: Connection, path: str | None) -> Iterator[None]:
 
 
 _PATHS = "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting(%s, true)"
-# A role named millstream has the catalog's schema first on its path, and tables named `sources` in it.
+# A role named millstream has the catalog's schema first on its path, and tables named `sources` in
+# it.
 _WITHOUT_OURS = (
     "SELECT pg_catalog.set_config('search_path', pg_catalog.array_to_string(ARRAY("
     "SELECT pg_catalog.quote_ident(s) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) AS s"

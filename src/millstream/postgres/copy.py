@@ -37,7 +37,9 @@ def fetch(conn: Connection, query: str, schema: pa.Schema) -> pa.Table:
 
 
 def fetch_parts(conn: Connection, query: str, schema: pa.Schema, part_bytes: int) -> Parts:
-    """Fetch the rows in parts of about this size; if there are several, they are buffered in a file."""
+    """Fetch the rows in parts of about this size; if there are several, they are buffered in a
+    file.
+    """
     parts = Parts(schema, part_bytes)
     statement = f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
     try:
@@ -52,7 +54,9 @@ def fetch_parts(conn: Connection, query: str, schema: pa.Schema, part_bytes: int
 
 
 class Parts:
-    """Rows in parts of about one size. The last is in memory, those before it are in a temporary file."""
+    """Rows in parts of about one size. The last is in memory, those before it are in a temporary
+    file.
+    """
 
     def __init__(self, schema: pa.Schema, part_bytes: int) -> None:
         self.schema = schema
@@ -66,8 +70,9 @@ class Parts:
     def write(self, row: memoryview) -> None:
         """Take one row of COPY's.
 
-        After an error of the disk the other rows are taken and dropped: an exception in the middle of COPY would
-        end the session, and with it the refreshes of all other stream tables in the same transaction.
+        After an error of the disk the other rows are taken and dropped: an exception in the middle
+        of COPY would end the session, and with it the refreshes of all other stream tables in the
+        same transaction.
         """
         if self.failed is not None:
             return
@@ -148,7 +153,9 @@ def parse_csv(data: memoryview, schema: pa.Schema) -> pa.Table:
     return csv.read_csv(
         pa.py_buffer(data),
         # One block: a value longer than a block would be refused.
-        read_options=csv.ReadOptions(column_names=schema.names, block_size=min(len(data) + 1, 2**31 - 1)),
+        read_options=csv.ReadOptions(
+            column_names=schema.names, block_size=min(len(data) + 1, 2**31 - 1)
+        ),
         parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         convert_options=csv.ConvertOptions(
             column_types=schema,
@@ -166,7 +173,9 @@ def send(conn: Connection, relation: str, table: pa.Table) -> None:
     send_each(conn, relation, table.schema, [table])
 
 
-def send_each(conn: Connection, relation: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+def send_each(
+    conn: Connection, relation: str, schema: pa.Schema, tables: Iterable[pa.Table]
+) -> int:
     """Append the rows of several tables by one COPY; return their number."""
     count, left = 0, iter(tables)
     first = next((table for table in left if table.num_rows), None)
@@ -174,7 +183,10 @@ def send_each(conn: Connection, relation: str, schema: pa.Schema, tables: Iterab
         return 0
     columns = ", ".join(f'"{name}"' for name in schema.names)
     options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
-    with conn.cursor() as cursor, cursor.copy(f"COPY {relation} ({columns}) FROM STDIN (FORMAT csv)".encode()) as copy:
+    with (
+        conn.cursor() as cursor,
+        cursor.copy(f"COPY {relation} ({columns}) FROM STDIN (FORMAT csv)".encode()) as copy,
+    ):
         for table in chain([first], left):
             data = io.BytesIO()
             csv.write_csv(table, data, options)

@@ -5,8 +5,9 @@
     CANCELLED     the statement was cancelled
     all others    the statement itself is wrong; retrying does not help
 
-Codes are matched by prefix, so a class of codes is one line. Errors of Spark's tasks have the SQLSTATE in their text,
-because only the text reaches us; Spark's own errors are matched by their words.
+Codes are matched by prefix, so a class of codes is one line. Errors of Spark's tasks have the
+SQLSTATE in their text, because only the text reaches us; Spark's own errors are matched by their
+words.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _TIMEOUT = TransientTrouble(
     "a timeout ended the session",
     "Millstream sets the timeouts to 0 in each of its sessions; check those of a proxy or pooler in between.",
 )
-_DISCONNECTED = TransientTrouble("the connection to the server was lost", "Check that the server runs.")
+_DISCONNECTED = TransientTrouble(
+    "the connection to the server was lost", "Check that the server runs."
+)
 
 # By the first characters of the code; the longest that fits counts.
 TRANSIENT: dict[str, TransientTrouble] = {
@@ -52,15 +55,19 @@ TRANSIENT: dict[str, TransientTrouble] = {
     "53": TransientTrouble("the server is short of resources", "See the server's log."),
     "53100": TransientTrouble("a disk of the server is full", "Make room on the server's disks."),
     "53200": TransientTrouble(
-        "the server is out of memory", "If it happens again, raise max_locks_per_transaction, or lower work_mem."
+        "the server is out of memory",
+        "If it happens again, raise max_locks_per_transaction, or lower work_mem.",
     ),
     "53300": TransientTrouble(
-        "the server has no free connection", "End sessions (see pg_stat_activity), or raise max_connections."
+        "the server has no free connection",
+        "End sessions (see pg_stat_activity), or raise max_connections.",
     ),
     "57P": TransientTrouble("the server ended the session", "Check that the server runs."),
     "57P05": _TIMEOUT,
     "58": TransientTrouble("the server cannot read or write its files", "See the server's log."),
-    "72000": TransientTrouble("the snapshot of the refresh is too old", "Set old_snapshot_threshold to -1."),
+    "72000": TransientTrouble(
+        "the snapshot of the refresh is too old", "Set old_snapshot_threshold to -1."
+    ),
 }
 # By what Spark and Java say; the first that is found counts.
 OF_SPARK: dict[str, TransientTrouble] = {
@@ -70,13 +77,17 @@ OF_SPARK: dict[str, TransientTrouble] = {
     "Disk quota exceeded": TransientTrouble(
         "the disk of Spark's local directory is full", "Make room in spark.local.dir: {directory}."
     ),
-    "TimeoutException": TransientTrouble("a step of Spark took too long", "Check whether the machine is overloaded."),
+    "TimeoutException": TransientTrouble(
+        "a step of Spark took too long", "Check whether the machine is overloaded."
+    ),
     "SocketTimeoutException": TransientTrouble(
         "a connection of Spark timed out", "Check whether the machine is overloaded."
     ),
     "ExecutorLostFailure": TransientTrouble("Spark lost an executor", "See Spark's log."),
     "FetchFailed": TransientTrouble("Spark lost the rows of a step", "See Spark's log."),
-    "OutOfMemoryError": TransientTrouble("Spark is out of memory", "Set spark_driver_memory higher."),
+    "OutOfMemoryError": TransientTrouble(
+        "Spark is out of memory", "Set spark_driver_memory higher."
+    ),
     "Too many open files": TransientTrouble(
         "this machine has no free file descriptors", "Raise the limit (ulimit -n)."
     ),
@@ -120,7 +131,9 @@ RIGHTS = "Ask an administrator for the privilege that is named; `millstream doct
 
 
 def translate_error(error: psycopg.Error) -> MillstreamError:
-    """Return an error of the server, outside of a refresh, as one of ours, in the server's own words."""
+    """Return an error of the server, outside of a refresh, as one of ours, in the server's own
+    words.
+    """
     said, sqlstate = error.diag, code_of(error)
     message = said.message_primary or str(error).strip() or type(error).__name__
     detail = " ".join(filter(None, (said.message_detail, said.context)))
@@ -130,27 +143,41 @@ def translate_error(error: psycopg.Error) -> MillstreamError:
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return NoRights(message, detail=detail, hint=said.message_hint or RIGHTS, sqlstate=sqlstate)
     if sqlstate == CANCELLED:
-        return Cancelled(message, detail=detail, hint="Nothing was done. Try again.", sqlstate=sqlstate)
+        return Cancelled(
+            message, detail=detail, hint="Nothing was done. Try again.", sqlstate=sqlstate
+        )
     if trouble := transient_trouble(sqlstate):
         hint = said.message_hint or f"Nothing was done. Try again. {trouble.remedy}"
         return ServerTrouble(message, detail=detail, hint=hint, sqlstate=sqlstate)
-    return ServerError.because(message, sqlstate=sqlstate, detail=detail, hint=said.message_hint or "")
+    return ServerError.because(
+        message, sqlstate=sqlstate, detail=detail, hint=said.message_hint or ""
+    )
 
 
 # -- of Spark and of this machine ------------------------------------------------------------
 
 # What a connection to Java ends with, while Java runs on.
-_LOST_JAVA = ("Py4JNetworkError", "ConnectionResetError", "BrokenPipeError", "ConnectionRefusedError", "EOFError")
+_LOST_JAVA = (
+    "Py4JNetworkError",
+    "ConnectionResetError",
+    "BrokenPipeError",
+    "ConnectionRefusedError",
+    "EOFError",
+)
 
 
 def failure_in_spark(name: str, text: str, directory: str) -> MillstreamError | None:
-    """Return the error of a refresh by what Spark says; None where it says nothing that passes by itself."""
+    """Return the error of a refresh by what Spark says; None where it says nothing that passes by
+    itself.
+    """
     if found := sqlstate_in_text(text):
         return failure(name, *found)
     trouble = next((trouble for words, trouble in OF_SPARK.items() if words in text), None)
     if trouble is None:
         return None
-    return ServerTrouble.of(name, trouble.what, _first_line(text), trouble.remedy.format(directory=directory))
+    return ServerTrouble.of(
+        name, trouble.what, _first_line(text), trouble.remedy.format(directory=directory)
+    )
 
 
 def failure_here(name: str, error: Exception) -> MillstreamError:

@@ -1,7 +1,8 @@
 """A session's fence: a condition that must hold until each of its transactions is committed.
 
-The service sets one on its sessions: this process is still the leader. Code that commits in such a session, in any
-room, calls it as the last statement before the COMMIT. Without a fence the call does nothing.
+The service sets one on its sessions: this process is still the leader. Code that commits in such a
+session, in any room, calls it as the last statement before the COMMIT. Without a fence the call
+does nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ def put(conn: Connection, fence: Fence | None) -> None:
 
 
 def hold(conn: Connection) -> None:
-    """Hold the session's fence until the transaction ends. Outside a transaction, look whether it holds."""
+    """Hold the session's fence until the transaction ends.
+
+    Outside a transaction, look whether it holds.
+    """
     if fence := _fences.get(conn):
         fence(conn)

@@ -1,7 +1,9 @@
-"""Find what a query reads, as PostgreSQL records it: views, functions and tables, and which leads to which.
+"""Find what a query reads, as PostgreSQL records it: views, functions and tables, and which leads
+to which.
 
-The server resolves the names in a query when a view of it is created, and records what the view depends on. It knows
-what a function reads only if the body is written as BEGIN ATOMIC; a body in a string is not analysed.
+The server resolves the names in a query when a view of it is created, and records what the view
+depends on. It knows what a function reads only if the body is written as BEGIN ATOMIC; a body in a
+string is not analysed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,12 @@ class Lineage:
 
     def relids(self) -> set[int]:
         """Return the relations among them."""
-        return {oid for read in self.links.values() for classid, oid in read if classid == self.relations}
+        return {
+            oid
+            for read in self.links.values()
+            for classid, oid in read
+            if classid == self.relations
+        }
 
     def following(self, reader: Object) -> tuple[Object, ...]:
         """Return what an object reads directly."""
@@ -53,5 +60,7 @@ def of(conn: Connection, view: int) -> Lineage:
 def names(conn: Connection, objects: Iterable[Object]) -> dict[Object, str]:
     """Return how these are named to people: `view public.v`, `function public.f(integer)`."""
     asked = list(objects)
-    rows = conn.execute(_SQL["names"], ([classid for classid, _ in asked], [oid for _, oid in asked]))
+    rows = conn.execute(
+        _SQL["names"], ([classid for classid, _ in asked], [oid for _, oid in asked])
+    )
     return {(classid, oid): name for classid, oid, name in rows}

@@ -1,8 +1,10 @@
-"""Read the server's lock table: its size, how much of it is free, and how many locks a relation takes.
+"""Read the server's lock table: its size, how much of it is free, and how many locks a relation
+takes.
 
-PostgreSQL has room for max_locks_per_transaction locks for each connection and each prepared transaction, in one table
-that all sessions share. A transaction keeps its locks until it ends, so one that uses many relations can fill the
-table, and then every session's next lock fails with "out of shared memory".
+PostgreSQL has room for max_locks_per_transaction locks for each connection and each prepared
+transaction, in one table that all sessions share. A transaction keeps its locks until it ends, so
+one that uses many relations can fill the table, and then every session's next lock fails with "out
+of shared memory".
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ def read(conn: Connection) -> LockTable:
 
 
 def weights(conn: Connection, oids: Sequence[int], names: Sequence[str]) -> dict[int | str, int]:
-    """Return, by oid or name, the locks that a refresh takes on a relation: itself, its indexes, its TOAST table."""
+    """Return, by oid or name, the locks that a refresh takes on a relation: itself, its indexes,
+    its TOAST table.
+    """
     rows = conn.execute(_SQL["weights"], (list(oids), list(names))).fetchall()
     return {name if oid is None else oid: locks for oid, name, locks in rows}

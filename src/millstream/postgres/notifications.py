@@ -3,7 +3,8 @@
 LISTEN millstream_cdc_transition     the capture mode of a source has changed
 LISTEN millstream_alert              something needs attention, or is done
 
-A notification is part of its transaction: listeners receive it after the commit, and never without one.
+A notification is part of its transaction: listeners receive it after the commit, and never without
+one.
 """
 
 from __future__ import annotations
@@ -33,17 +34,19 @@ Alert = Literal[
 
 # A payload must be shorter than 8000 bytes.
 LONGEST = 7999
-# Texts of a payload that is longer are cut to the first of these lengths with which it fits; lists to a tenth as many.
+# Texts of a payload that is longer are cut to the first of these lengths with which it fits; lists
+# to a tenth as many.
 _TEXTS = (2000, 1000, 500, 250, 100, 50, 20)
 # News, not trouble. The log has an event of its own for each refresh.
 _GOOD = ("cdc_transition_complete", "resumed", "refresh_completed")
 _LOGGED_ELSEWHERE = ("refresh_completed", "refresh_failed")
 
-# Not sent: any role that may connect may listen, and the text of an error may quote values of rows. The log has them,
-# and the history, for roles with the rights of the stream table's owner.
+# Not sent: any role that may connect may listen, and the text of an error may quote values of rows.
+# The log has them, and the history, for roles with the rights of the stream table's owner.
 _UNSENT = ("message", "detail", "error")
 
-# Of alerts of one kind that are sent together, this many are logged, and then the number of the others.
+# Of alerts of one kind that are sent together, this many are logged, and then the number of the
+# others.
 LOGGED = 10
 
 # A value as JSON has it, or one that is printed by str().
@@ -52,7 +55,11 @@ Fact: TypeAlias = object
 
 def transition(conn: Connection, source: str, old: str, new: str, slot: str) -> None:
     """Notify that a source has another capture mode from now on."""
-    _notify(conn, "millstream_cdc_transition", {"source": source, "old_mode": old, "new_mode": new, "slot": slot})
+    _notify(
+        conn,
+        "millstream_cdc_transition",
+        {"source": source, "old_mode": old, "new_mode": new, "slot": slot},
+    )
 
 
 def alert(conn: Connection, kind: Alert, **facts: Fact) -> None:
@@ -61,7 +68,9 @@ def alert(conn: Connection, kind: Alert, **facts: Fact) -> None:
 
 
 def alert_all(conn: Connection, kind: Alert, each: Sequence[Mapping[str, Fact]]) -> None:
-    """Send many alerts of one kind in one statement; the log has the first of them and the number of the others."""
+    """Send many alerts of one kind in one statement; the log has the first of them and the number
+    of the others.
+    """
     if kind not in _LOGGED_ELSEWHERE:
         _log(kind, each)
     payloads = [encode({"alert": kind, **_sendable(facts)}) for facts in each]
@@ -90,7 +99,8 @@ def _notify(conn: Connection, channel: str, payload: Mapping[str, Fact]) -> None
 
 
 def encode(payload: Mapping[str, Fact]) -> str:
-    """Return a payload as JSON that fits into a notification; texts and lists are shortened if it would not.
+    """Return a payload as JSON that fits into a notification; texts and lists are shortened if it
+    would not.
 
     A shortened payload says so:
 

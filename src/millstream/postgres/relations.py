@@ -1,8 +1,8 @@
 """Read from PostgreSQL's own catalog: columns, types, key and partitions of a relation.
 
-Types are looked up, never guessed. A column of a domain has the domain's name, for casts, and otherwise the properties
-of the base type, with which PostgreSQL computes. Names are always qualified, so that they mean the same under any
-search_path.
+Types are looked up, never guessed. A column of a domain has the domain's name, for casts, and
+otherwise the properties of the base type, with which PostgreSQL computes. Names are always
+qualified, so that they mean the same under any search_path.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class RelationFacts:
 
 
 def table(conn: Connection, oid: int, key: Sequence[str] = ()) -> SourceTable:
-    """Return the table of this oid with its present columns, its key (the given one, if it is one) and partitions."""
+    """Return the table of this oid with its present columns, its key (the given one, if it is one)
+    and partitions.
+    """
     relation = conn.execute(_SQL["relation"], (oid,)).fetchone()
     if relation is None:
         raise BadSource.of(str(oid), "It has just been dropped.", "Try again.")
@@ -85,12 +87,16 @@ def names(conn: Connection, oids: Sequence[int]) -> list[Name]:
 
 
 def alterable(conn: Connection, oids: Sequence[int]) -> list[Name]:
-    """Return the names of those of these relations that our role may lock and alter: it has their owner's rights."""
+    """Return the names of those of these relations that our role may lock and alter: it has their
+    owner's rights.
+    """
     return [Name(*row) for row in conn.execute(_SQL["alterable"], (sorted(set(oids)),))]
 
 
 def reachable(conn: Connection, oids: Sequence[int]) -> list[Name]:
-    """Return the names of those of these relations that our role can name: their schemas are open to it."""
+    """Return the names of those of these relations that our role can name: their schemas are open
+    to it.
+    """
     return [Name(*row) for row in conn.execute(_SQL["reachable"], (sorted(set(oids)),))]
 
 
@@ -103,8 +109,12 @@ def partitions(conn: Connection, oids: Sequence[int]) -> dict[int, tuple[int, ..
 def columns(conn: Connection, oid: int) -> tuple[Column, ...]:
     """Return the columns of a relation, in order."""
     rows = conn.execute(_SQL["columns"], (oid,)).fetchall()
-    types = pg_types(conn, [(type_oid, typmod, collation) for _, type_oid, typmod, collation, _, _ in rows])
-    return tuple(Column(row[0], kind, row[4], row[5]) for row, kind in zip(rows, types, strict=True))
+    types = pg_types(
+        conn, [(type_oid, typmod, collation) for _, type_oid, typmod, collation, _, _ in rows]
+    )
+    return tuple(
+        Column(row[0], kind, row[4], row[5]) for row, kind in zip(rows, types, strict=True)
+    )
 
 
 # -- types -----------------------------------------------------------------------------------
@@ -124,19 +134,25 @@ def pg_types(conn: Connection, asked: Sequence[tuple[int, int, int]]) -> list[Pg
         raise ValueError(f"unknown type among {oids}")
     found = {
         one: PgType(oid, name, base, kind, *_precision(base, typmod), element, collation, *rest)
-        for one, (oid, name, base, kind, typmod, element, collation, *rest) in zip(each, rows, strict=True)
+        for one, (oid, name, base, kind, typmod, element, collation, *rest) in zip(
+            each, rows, strict=True
+        )
     }
     return [found[one] for one in asked]
 
 
 def from_outside(conn: Connection, oids: Sequence[int]) -> bool:
-    """Return True if the equality of one of these types belongs to an extension or a user: our search_path lacks it."""
+    """Return True if the equality of one of these types belongs to an extension or a user: our
+    search_path lacks it.
+    """
     found: bool = conn.execute(_SQL["from_outside"], {"oids": list(oids)}).fetchall()[0][0]
     return found
 
 
 def _precision(base: str, typmod: int) -> tuple[int | None, int | None]:
-    """Return precision and scale of numeric and its arrays; the scale may be negative since PostgreSQL 15."""
+    """Return precision and scale of numeric and its arrays; the scale may be negative since
+    PostgreSQL 15.
+    """
     if base not in ("numeric", "_numeric") or typmod < 4:
         return None, None
     return (typmod - 4) >> 16, (((typmod - 4) & 0x7FF) ^ 1024) - 1024
@@ -163,8 +179,14 @@ def check_source(conn: Connection, oid: int) -> None:
 # In the order of precedence: the first reason that applies is reported.
 _KINDS = {
     "v": ("It is a view that was not inlined.", "Read the tables under it instead."),
-    "m": ("It is a materialized view; changes of its rows cannot be captured.", "Read the tables under it instead."),
-    "f": ("It is a foreign table; changes made elsewhere are not seen here.", "Copy it into a local table."),
+    "m": (
+        "It is a materialized view; changes of its rows cannot be captured.",
+        "Read the tables under it instead.",
+    ),
+    "f": (
+        "It is a foreign table; changes made elsewhere are not seen here.",
+        "Copy it into a local table.",
+    ),
     "S": ("It is a sequence.", "Name a table."),
 }
 
@@ -182,7 +204,10 @@ def _check_kind(root: RelationFacts, facts: RelationFacts) -> None:
 def _reason_against(facts: RelationFacts) -> tuple[str, str] | None:
     """Return why changes of the relation cannot be captured, and a workaround; None if they can."""
     if facts.is_system:
-        return "It is a system catalog; it takes no triggers.", "Copy what you need into a table of your own."
+        return (
+            "It is a system catalog; it takes no triggers.",
+            "Copy what you need into a table of your own.",
+        )
     if facts.is_ours:
         return "It belongs to Millstream itself.", "Name a table of your own, or a stream table."
     if facts.kind in _KINDS:
@@ -206,7 +231,11 @@ def _check_rights(facts: RelationFacts) -> None:
             reason="Only the owner of a table may create triggers on it that always fire.",
         )
     if not facts.is_readable:
-        raise NoRights.to(f"read {name}", role=facts.role, grant=f"GRANT SELECT ON {name} TO {quoted(facts.role)};")
+        raise NoRights.to(
+            f"read {name}",
+            role=facts.role,
+            grant=f"GRANT SELECT ON {name} TO {quoted(facts.role)};",
+        )
     if facts.hides_rows:
         why = "Row-level security hides some of its rows from the role that Millstream connects as."
         way_round = f"ALTER TABLE {name} NO FORCE ROW LEVEL SECURITY, or use a role with BYPASSRLS."

@@ -23,4 +23,7 @@ def load(package: str, file: str) -> dict[str, LiteralString]:
     text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
     parts = _HEAD.split(text)
     # The text ships with the package, so it is as literal as a string in the code.
-    return {name: cast(LiteralString, body.strip()) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return {
+        name: cast(LiteralString, body.strip())
+        for name, body in zip(parts[1::2], parts[2::2], strict=True)
+    }

@@ -1,8 +1,8 @@
 """Take a lock on tables without making their writers wait.
 
-A lock request that waits makes every later writer queue behind it, however short its own work is. So each attempt waits
-only for `lock_timeout`, then rolls back, and tries again after a pause that grows and varies. The work under the lock
-starts again with each attempt.
+A lock request that waits makes every later writer queue behind it, however short its own work is.
+So each attempt waits only for `lock_timeout`, then rolls back, and tries again after a pause that
+grows and varies. The work under the lock starts again with each attempt.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def read_committed(conn: Connection) -> Iterator[None]:
     """Open a READ COMMITTED transaction, whatever the server's default.
 
     Under a lock, statements must see the present, not the state when we began to wait for the lock.
-    Within a transaction of the caller's it is a savepoint, and the caller's isolation stands. The session's fence is
-    held at its end; of a savepoint the caller holds it.
+    Within a transaction of the caller's it is a savepoint, and the caller's isolation stands. The
+    session's fence is held at its end; of a savepoint the caller holds it.
     """
     is_outermost = conn.info.transaction_status == TransactionStatus.IDLE
     with conn.transaction():
@@ -80,9 +80,15 @@ def waiting_at_most(conn: Connection, seconds: float) -> Iterator[None]:
 
 
 def under_lock(
-    conn: Connection, tables: Sequence[Name], mode: Mode, work: Callable[[], T], patience: Patience = PATIENT
+    conn: Connection,
+    tables: Sequence[Name],
+    mode: Mode,
+    work: Callable[[], T],
+    patience: Patience = PATIENT,
 ) -> T:
-    """Run `work` in a transaction that holds the lock on every table; try again while it is not to be had."""
+    """Run `work` in a transaction that holds the lock on every table; try again while it is not to
+    be had.
+    """
     deadline = time.monotonic() + patience.seconds
     attempt = 0
     while True:
@@ -96,7 +102,9 @@ def under_lock(
         attempt += 1
 
 
-def _attempt(conn: Connection, tables: Sequence[Name], mode: Mode, work: Callable[[], T], patience: Patience) -> T:
+def _attempt(
+    conn: Connection, tables: Sequence[Name], mode: Mode, work: Callable[[], T], patience: Patience
+) -> T:
     """Try once, in one transaction with its own settings."""
     milliseconds = f"{max(1, round(patience.lock_timeout * 1000))}ms"
     with read_committed(conn):
@@ -119,11 +127,18 @@ def _exchange(conn: Connection, lock_timeout: str, search_path: str) -> tuple[st
 
 
 def _not_had(conn: Connection, tables: Sequence[Name], patience: Patience) -> LockNotHad:
-    """Return the error, which names the sessions that hold the lock, as far as our role may see them."""
+    """Return the error, which names the sessions that hold the lock, as far as our role may see
+    them.
+    """
     held = holders(conn, [table.oid for table in tables])
     return LockNotHad.on(", ".join(str(table) for table in tables), patience.seconds, holders=held)
 
 
 def holders(conn: Connection, oids: Sequence[int] | None = None) -> list[str]:
-    """Return who holds conflicting locks on these relations, or on any: process, application, since when."""
-    return [row[0] for row in conn.execute(_SQL["holders"], {"oids": None if oids is None else list(oids)})]
+    """Return who holds conflicting locks on these relations, or on any: process, application, since
+    when.
+    """
+    return [
+        row[0]
+        for row in conn.execute(_SQL["holders"], {"oids": None if oids is None else list(oids)})
+    ]

@@ -1,10 +1,12 @@
-"""Choose which stream tables share a cut: whole graphs of them, as many as the server's lock table has room for.
+"""Choose which stream tables share a cut: whole graphs of them, as many as the server's lock table
+has room for.
 
     a -> b -> c      d -> e      f           three graphs: tables that read each other, directly or not
     [a b c d e] [f]                          two cuts, if the locks of all six are too many
 
-A graph is refreshed in one transaction, so all of it shows one snapshot. Graphs that share no stream table are
-independent: each cut takes as many of them as fit, those with the same sources next to each other.
+A graph is refreshed in one transaction, so all of it shows one snapshot. Graphs that share no
+stream table are independent: each cut takes as many of them as fit, those with the same sources
+next to each other.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from millstream.store import staging
 
 # Locks of a cut on our catalog and the server's, with their indexes.
 LOCKS_PER_CUT = 80
-# Per shape: up to five staging tables, each with its row type, its TOAST table and the index of that.
+# Per shape: up to five staging tables, each with its row type, its TOAST table and the index of
+# that.
 LOCKS_PER_SHAPE = 20
 
 Graph = Sequence[Job]
@@ -38,7 +41,9 @@ class Batches:
 
 
 def graphs(jobs: Sequence[Job]) -> list[Graph]:
-    """Group the jobs so that no group reads a stream table of another group; keep their order in each group."""
+    """Group the jobs so that no group reads a stream table of another group; keep their order in
+    each group.
+    """
     group = {job.table.id: job.table.id for job in jobs}
 
     def root(id_: int) -> int:
@@ -60,7 +65,10 @@ def _first_source(graph: Graph) -> int:
 
 
 def batches(found: Sequence[Graph], footprints: Mapping[int, Footprint], room: int) -> Batches:
-    """Fill one cut after the other. A single stream table that seems too large is left to the server."""
+    """Fill one cut after the other.
+
+    A single stream table that seems too large is left to the server.
+    """
     cuts, too_large, filled = list[list[Graph]](), list[tuple[Graph, int]](), _Locked()
     for graph in found:
         own = [footprints[job.table.id] for job in graph]
@@ -84,7 +92,9 @@ Locked = int | str
 
 @dataclass(frozen=True)
 class Footprint:
-    """The locks that the refresh of a stream table takes until its transaction ends, by what is locked."""
+    """The locks that the refresh of a stream table takes until its transaction ends, by what is
+    locked.
+    """
 
     locks: Mapping[Locked, int]
 
@@ -98,7 +108,12 @@ class _Locked:
 
     def with_more(self, footprints: Sequence[Footprint]) -> int:
         """Return how many locks it would need together with these."""
-        more = {thing: locks for one in footprints for thing, locks in one.locks.items() if thing not in self._things}
+        more = {
+            thing: locks
+            for one in footprints
+            for thing, locks in one.locks.items()
+            if thing not in self._things
+        }
         return self._locks + sum(more.values())
 
     def add(self, footprints: Sequence[Footprint]) -> None:
@@ -126,7 +141,10 @@ def footprints(conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
     partitions = relations.partitions(conn, sorted(set().union(*map(relids_read, jobs))))
     touched = {job.table.id: _touched(job, partitions) for job in jobs}
     every = set().union(*touched.values())
-    oids, names = [one for one in every if isinstance(one, int)], [one for one in every if isinstance(one, str)]
+    oids, names = (
+        [one for one in every if isinstance(one, int)],
+        [one for one in every if isinstance(one, str)],
+    )
     weights = lock_table.weights(conn, oids, names)
     # Of one that is not planned: nothing is staged, unless it changes and is planned after all.
     shapes = staging.shapes(conn, {job.names: job.blocks for job in jobs})
@@ -139,10 +157,15 @@ def footprints(conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
 
 
 def _touched(job: Job, partitions: Mapping[int, Sequence[int]]) -> set[Locked]:
-    """Return the relations that it reads and writes: sources, buffers, the stream table, the state of its blocks."""
+    """Return the relations that it reads and writes: sources, buffers, the stream table, the state
+    of its blocks.
+    """
     sources, written = relids_read(job), {job.table.relid} if job.table.relid else set()
     found: set[Locked] = {oid for source in sources for oid in (source, *partitions[source])}
-    # The stream table's own buffer too: where others read it, its changes are captured while it is written.
+    # The stream table's own buffer too: where others read it, its changes are captured while it is
+    # written.
     found |= written | {buffer_name(oid).as_string() for oid in sources | written}
     own = [job.names.at(block.position) for block in job.blocks]
-    return found | {name for names in own for name in (names.state, names.materialized, names.shown)}
+    return found | {
+        name for names in own for name in (names.state, names.materialized, names.shown)
+    }

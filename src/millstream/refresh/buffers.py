@@ -3,9 +3,9 @@
     from triggers     read in the cut's own transaction, whose snapshot ends the slice
     from WAL          read in a second session, after WAL capture has passed the cut; the cut's snapshot is a condition
 
-A transaction that the cut sees has its commit in WAL before any message that is written after the cut. So when
-everything before such a message is durable, the buffer contains the whole slice. Rows of transactions that the
-cut does not see belong to a later slice.
+A transaction that the cut sees has its commit in WAL before any message that is written after the
+cut. So when everything before such a message is durable, the buffer contains the whole slice. Rows
+of transactions that the cut does not see belong to a later slice.
 """
 
 from __future__ import annotations
@@ -57,7 +57,13 @@ class Buffers:
         """Return what is in each slice."""
         from_wal = [pair for pair in pairs if self._needs_wal(*pair)]
         from_triggers = [pair for pair in pairs if not self._needs_wal(*pair)]
-        found = dict(zip(from_triggers, slices.pending(self.conn, from_triggers, sources=self.sources), strict=True))
+        found = dict(
+            zip(
+                from_triggers,
+                slices.pending(self.conn, from_triggers, sources=self.sources),
+                strict=True,
+            )
+        )
         if from_wal:
             assert self.wal is not None, "waited for WAL capture"
             waiting = slices.pending(self.wal, from_wal, sources=self.sources, until=self.end)

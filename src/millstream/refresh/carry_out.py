@@ -39,7 +39,13 @@ class Means(Protocol):
 
 
 def carry_out(
-    means: Means, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, consolidated: bool = False
+    means: Means,
+    now: Cut,
+    job: Job,
+    decision: Decision,
+    initiated_by: Initiator,
+    *,
+    consolidated: bool = False,
 ) -> RefreshReport:
     """Evaluate and apply the blocks one after the other, then record frontier and history.
 
@@ -89,10 +95,16 @@ def _check_target(conn: Connection, job: Job) -> None:
         raise TargetMoved.renamed(job.table.name)
 
 
-def _recurse(means: Means, job: Job, block: RecursionBlock, access: AccessPaths, decision: Decision) -> None:
-    evaluations = [Evaluation(term.block, means.engine, access, access.tally) for term in block.terms]
+def _recurse(
+    means: Means, job: Job, block: RecursionBlock, access: AccessPaths, decision: Decision
+) -> None:
+    evaluations = [
+        Evaluation(term.block, means.engine, access, access.tally) for term in block.terms
+    ]
     names = job.names.at(block.position)
-    recursion = RecursionRefresh(means.conn, block, names, evaluations, access, means.settings.max_recursion_steps)
+    recursion = RecursionRefresh(
+        means.conn, block, names, evaluations, access, means.settings.max_recursion_steps
+    )
     if decision.action == "DIFFERENTIAL":
         assert job.table.frontier is not None
         recursion.difference(job.table.frontier)

@@ -1,8 +1,8 @@
 """The cut: one REPEATABLE READ transaction whose snapshot is the new frontier.
 
-A refresh reads everything here: change buffers, source rows, its own stored tables. The result, the frontier and the
-history are written in the same transaction, so after a crash all of it is there or nothing. The sources are locked
-before the snapshot is taken (see `source_locks.py`).
+A refresh reads everything here: change buffers, source rows, its own stored tables. The result, the
+frontier and the history are written in the same transaction, so after a crash all of it is there or
+nothing. The sources are locked before the snapshot is taken (see `source_locks.py`).
 """
 
 from __future__ import annotations
@@ -32,25 +32,33 @@ class Cut:
     exported: str
     """The name of the exported snapshot, for SET TRANSACTION SNAPSHOT in other sessions."""
     busy: frozenset[Name] = frozenset()
-    """Sources that could not be locked; a stream table that reads one is not refreshed in this cut."""
+    """Sources that could not be locked; a stream table that reads one is not refreshed in this cut.
+    """
     own: int = 0
     """The id of its own transaction."""
     written: set[int] = field(default_factory=set)
-    """Oids of the stream tables that this cut has changed; those that read them see the new rows."""
+    """Oids of the stream tables that this cut has changed; those that read them see the new rows.
+    """
     behind: dict[int, tuple[OlderUpstream, ...]] = field(default_factory=dict)
-    """For each stream table of this cut, by id: its upstreams, to any depth, that stay older than the cut."""
+    """For each stream table of this cut, by id: its upstreams, to any depth, that stay older than
+    the cut.
+    """
     buffers: Buffers = field(init=False)
 
     def __post_init__(self) -> None:
         self.buffers = Buffers(self.conn, self.snapshot)
 
     def frontier(self, reads: set[int]) -> Snapshot:
-        """Return the frontier of a stream table that was refreshed in this cut and reads these tables."""
+        """Return the frontier of a stream table that was refreshed in this cut and reads these
+        tables.
+        """
         return self.snapshot.including(self.own) if reads & self.written else self.snapshot
 
 
 @contextmanager
-def cut(conn: Connection, tables: Sequence[Name] = (), written: Sequence[Name] = ()) -> Iterator[Cut]:
+def cut(
+    conn: Connection, tables: Sequence[Name] = (), written: Sequence[Name] = ()
+) -> Iterator[Cut]:
     """Open the transaction, hold these tables, take the snapshot; commit at the end of the block."""
     with hold_sources(conn, tables, written) as busy:
         yield _take(conn, busy)

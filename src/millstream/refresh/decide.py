@@ -62,7 +62,9 @@ class Facts:
     full_requested: bool = False
     max_change_ratio: float = 0.15
     recompute_reason: str = ""
-    """The reason code if something under the query, other than rows, has changed since the rows were computed."""
+    """The reason code if something under the query, other than rows, has changed since the rows
+    were computed.
+    """
     filled_before: bool = False
     """The table had rows, and starts over with another plan."""
     clock: bool = False
@@ -92,7 +94,9 @@ def decide(facts: Facts) -> Decision:
 
 
 def _without_rows(facts: Facts) -> Decision | None:
-    """Return how a table without rows, or one whose full refresh was requested, is filled; None for the others."""
+    """Return how a table without rows, or one whose full refresh was requested, is filled; None for
+    the others.
+    """
     if not facts.populated and facts.filled_before:
         return Decision("REINITIALIZE", facts.recompute_reason or "PLANNED_ANEW")
     if not facts.populated:
@@ -108,7 +112,10 @@ def _stored_rows_invalid(facts: Facts) -> Decision | None:
     if truncated is not None:
         return Decision("REINITIALIZE", "SOURCE_TRUNCATED", truncated)
     # The worst gap first.
-    gap = next(((code, source.name) for code in GAPS for source in facts.sources if source.gap == code), None)
+    gap = next(
+        ((code, source.name) for code in GAPS for source in facts.sources if source.gap == code),
+        None,
+    )
     # A new partition has a file of its own, which looks like a rewrite of the table.
     only_repartitioned = gap is not None and facts.recompute_reason == "SOURCE_REWRITTEN"
     if facts.recompute_reason and not only_repartitioned:

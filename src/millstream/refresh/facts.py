@@ -44,20 +44,31 @@ def facts_of(
 
 
 def slices(jobs: Sequence[Job], read: SourcesByTable) -> list[Pair]:
-    """Return the slices that jobs read of the buffers: each source, after the frontier of the stream table.
+    """Return the slices that jobs read of the buffers: each source, after the frontier of the
+    stream table.
 
     A stream table without a frontier reads its sources in full, and no slice.
     """
-    return [(source.relid, job.table.frontier) for job in jobs if job.table.frontier for source in read[job.table.id]]
+    return [
+        (source.relid, job.table.frontier)
+        for job in jobs
+        if job.table.frontier
+        for source in read[job.table.id]
+    ]
 
 
 def recompute_reason(job: Job, changes: Sequence[Change]) -> str:
-    """Return the reason code of a recomputation: that of the changed definitions, else the job's; empty for none."""
+    """Return the reason code of a recomputation: that of the changed definitions, else the job's;
+    empty for none.
+    """
     return definition_digests.reason(changes) or job.recompute_reason
 
 
 def source_facts(
-    job: Job, read: Sequence[sources.Source], pending: Mapping[Pair, Pending], sizes: Mapping[int, float]
+    job: Job,
+    read: Sequence[sources.Source],
+    pending: Mapping[Pair, Pending],
+    sizes: Mapping[int, float],
 ) -> tuple[SourceFacts, ...]:
     """Return the facts of each source that a job reads; none if the stream table has no frontier."""
     if job.table.frontier is None:
@@ -80,6 +91,7 @@ def source_facts(
 def _estimated_rows(conn: Connection, relids: Sequence[int]) -> dict[int, float]:
     """Return PostgreSQL's estimate of the number of rows of each table."""
     rows = conn.execute(
-        "SELECT oid::int8, greatest(reltuples, 0)::float8 FROM pg_class WHERE oid = ANY(%s::oid[])", (list(relids),)
+        "SELECT oid::int8, greatest(reltuples, 0)::float8 FROM pg_class WHERE oid = ANY(%s::oid[])",
+        (list(relids),),
     )
     return {row[0]: row[1] for row in rows}

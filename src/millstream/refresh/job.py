@@ -59,12 +59,16 @@ class Job:
     @property
     def names(self) -> BlockNames:
         """The names of the tables that store its blocks."""
-        return BlockNames(self.table.id, self.table.schema_name, self.table.name, shapes=self.shapes)
+        return BlockNames(
+            self.table.id, self.table.schema_name, self.table.name, shapes=self.shapes
+        )
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Why a stream table could not be refreshed yet: it must be planned, and these sources captured, again."""
+    """Why a stream table could not be refreshed yet: it must be planned, and these sources
+    captured, again.
+    """
 
     relids: tuple[int, ...]
     what: str
@@ -76,7 +80,9 @@ class Gap:
 
 @dataclass(frozen=True)
 class Unplanned:
-    """A stream table that was not refreshed yet: something that it reads has changed, so it must be planned first."""
+    """A stream table that was not refreshed yet: something that it reads has changed, so it must be
+    planned first.
+    """
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,9 @@ def relids_read(job: Job) -> set[int]:
 
 
 def levels(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Split jobs, listed in the order of their dependencies, into runs in which no job reads another."""
+    """Split jobs, listed in the order of their dependencies, into runs in which no job reads
+    another.
+    """
     runs = list[list[Job]]()
     for job in jobs:
         if not runs or job.upstreams & {earlier.table.id for earlier in runs[-1]}:

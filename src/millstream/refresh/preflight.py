@@ -36,17 +36,26 @@ def preflight(
     read: SourcesByTable,
     settings: Settings,
 ) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
-    """Return the outcomes of the jobs that are put aside, and the changed definitions by stream table.
+    """Return the outcomes of the jobs that are put aside, and the changed definitions by stream
+    table.
 
     A job that passed before, and whose version stamps are unchanged, is not checked again.
     """
     found = digest_cache.version_stamps(conn, {job.table.id: job.digests for job in jobs})
     new = [job for job in jobs if not memory.holds(job.table.id, job.digests, found[job.table.id])]
     changes = _changes(conn, new)
-    aside = {job.table.id: why for job in new if (why := _unplanned(conn, job, changes.get(job.table.id, ())))}
-    aside |= _check_guards(conn, [job for job in new if job.table.id not in aside], not settings.allow_direct_writes)
+    aside = {
+        job.table.id: why
+        for job in new
+        if (why := _unplanned(conn, job, changes.get(job.table.id, ())))
+    }
+    aside |= _check_guards(
+        conn, [job for job in new if job.table.id not in aside], not settings.allow_direct_writes
+    )
     aside |= _check_capture(conn, [job for job in new if job.table.id not in aside], read)
-    aside |= _check_rights(conn, [job for job in new if job.table.id not in aside], settings.trusted_roles)
+    aside |= _check_rights(
+        conn, [job for job in new if job.table.id not in aside], settings.trusted_roles
+    )
     for job in new:
         if job.table.id not in aside and job.table.id not in changes:
             memory.keep(job.table.id, job.digests, found[job.table.id])
@@ -54,11 +63,15 @@ def preflight(
 
 
 def _changes(conn: Connection, jobs: Sequence[Job]) -> dict[int, list[Change]]:
-    """Return by stream table the definitions that differ from its plan or its record; one query for all."""
+    """Return by stream table the definitions that differ from its plan or its record; one query for
+    all.
+    """
     found = dict[int, list[Change]]()
     if not jobs:
         return found
-    for one in definition_digests.changed_definitions(conn, {job.table.id: job.digests for job in jobs}):
+    for one in definition_digests.changed_definitions(
+        conn, {job.table.id: job.digests for job in jobs}
+    ):
         found.setdefault(one.stream_table_id, []).append(one)
     return found
 
@@ -75,32 +88,44 @@ def _unplanned(conn: Connection, job: Job, changes: Sequence[Change]) -> Outcome
         return TargetMoved.unmarked(job.table.name, targets.statements(conn, job.table.id))
     if "target" in planned_otherwise and job.table.row_key:
         columns = ", ".join(job.table.row_key.indexed().split("\n"))
-        return TargetDiffers.without_index(job.table.name, columns, target.index_sql(job.block, job.names))
+        return TargetDiffers.without_index(
+            job.table.name, columns, target.index_sql(job.block, job.names)
+        )
     if planned_otherwise:
         return Gap((), f"{', '.join(sorted(planned_otherwise))} replaced under {job.table.name}")
     return None
 
 
 def _check_guards(conn: Connection, jobs: Sequence[Job], guarded: bool) -> dict[int, Outcome]:
-    """Return a Gap for each stream table that lacks its write guard, or has one although the setting says none."""
+    """Return a Gap for each stream table that lacks its write guard, or has one although the
+    setting says none.
+    """
     relids = {job.table.id: job.table.relid for job in jobs if job.table.relid}
     wrong = write_guard.broken_guards(conn, list(relids.values())) if relids else {}
     aside = dict[int, Outcome]()
     for job in jobs:
         found = wrong.get(relids.get(job.table.id, 0))
         if job.table.id in relids and (found is not None) == guarded:
-            aside[job.table.id] = Gap((), f"the guard of {job.table.name} is {found or 'there'}", guard=True)
+            aside[job.table.id] = Gap(
+                (), f"the guard of {job.table.name} is {found or 'there'}", guard=True
+            )
     return aside
 
 
-def _check_capture(conn: Connection, jobs: Sequence[Job], read: SourcesByTable) -> dict[int, Outcome]:
-    """Return a Gap for each job that reads a source whose capture is not complete, or that was altered."""
+def _check_capture(
+    conn: Connection, jobs: Sequence[Job], read: SourcesByTable
+) -> dict[int, Outcome]:
+    """Return a Gap for each job that reads a source whose capture is not complete, or that was
+    altered.
+    """
     if not jobs:
         return {}
     relids = sorted(set().union(*map(relids_read, jobs)))
     drifts = sources.drift_by_column(conn, relids)
     known = list({source.relid: source for job in jobs for source in read[job.table.id]}.values())
-    lacking = {relid: "; ".join(found) for relid, found in inventory.gaps_of(conn, known).items() if found}
+    lacking = {
+        relid: "; ".join(found) for relid, found in inventory.gaps_of(conn, known).items() if found
+    }
     gaps = {**lacking, **{relid: "; ".join(found.values()) for relid, found in drifts.items()}}
     aside = dict[int, Outcome]()
     for job in jobs:
@@ -115,8 +140,12 @@ def _check_capture(conn: Connection, jobs: Sequence[Job], read: SourcesByTable) 
 _NO_SUCH_THING = "42"
 
 
-def _check_rights(conn: Connection, jobs: Sequence[Job], trusted_roles: Sequence[str]) -> dict[int, Outcome]:
-    """Return an error for each job that would run code of untrusted roles, or whose owner may not read its sources."""
+def _check_rights(
+    conn: Connection, jobs: Sequence[Job], trusted_roles: Sequence[str]
+) -> dict[int, Outcome]:
+    """Return an error for each job that would run code of untrusted roles, or whose owner may not
+    read its sources.
+    """
     relids = {job.table.id: job.table.relid or 0 for job in jobs}
     aside = dict[int, Outcome]()
     called = foreign_code.under(conn, {job.table.id: job.digests for job in jobs}, trusted_roles)

@@ -1,4 +1,5 @@
-"""The terms of the history: statuses, actions, and reason codes, which say why a refresh did what it did.
+"""The terms of the history: statuses, actions, and reason codes, which say why a refresh did what
+it did.
 
 A refresh that failed, or was skipped or cancelled, has the code of its error instead.
 """

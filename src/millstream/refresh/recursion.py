@@ -3,13 +3,14 @@
     run 0     each term over the changes of its other inputs, with the recursion as it is stored
     run n     each recursive term over the rows of the last step, with all other inputs as they are now
 
-UNION ALL works by levels. The level of a row is the number of steps that produced it, and the change of a level follows
-from the changes and from the change of the level before:
+UNION ALL works by levels. The level of a row is the number of steps that produced it, and the
+change of a level follows from the changes and from the change of the level before:
 
-    change of level n = (change of the term) over level n-1 as it was + the term over the change of level n-1
+    change of level n = (change of the term) over level n-1 as it was + the term over the change of
+    level n-1
 
-UNION deletes and rederives: delete rows that lost a derivation, and all rows derived from them; insert again those that
-the remaining rows derive; then insert new rows, and what follows from them.
+UNION deletes and rederives: delete rows that lost a derivation, and all rows derived from them;
+insert again those that the remaining rows derive; then insert new rows, and what follows from them.
 
     root -> a -> b,  and the edge root -> a is replaced by b -> a
     a lost a derivation, so a and b are deleted; the remaining rows do not derive them, although b now leads to a
@@ -84,8 +85,13 @@ class RecursionRefresh:
     # -- UNION ALL -------------------------------------------------------------------------
 
     def _levels(self) -> None:
-        """Compute each level in turn, as long as one changes, or the changes themselves affect a later one."""
-        waiting = {level for (level,) in self.conn.execute(recursion.levels_sql(self.block, self.names).encode())}
+        """Compute each level in turn, as long as one changes, or the changes themselves affect a
+        later one.
+        """
+        waiting = {
+            level
+            for (level,) in self.conn.execute(recursion.levels_sql(self.block, self.names).encode())
+        }
         while waiting:
             level = min(waiting)
             waiting.remove(level)
@@ -97,7 +103,9 @@ class RecursionRefresh:
     # -- UNION -----------------------------------------------------------------------------
 
     def _deleted(self, frontier: Snapshot) -> None:
-        """Take out what lost a derivation and what followed from it; find what of it is derived from what is left."""
+        """Take out what lost a derivation and what followed from it; find what of it is derived
+        from what is left.
+        """
         if not self._overdelete():
             return
         self._run(recursion.take_out_sql(self.names))
@@ -140,7 +148,9 @@ class RecursionRefresh:
         schema = pa.schema([(body, wires[body].arrow_type) for _, body in term.found_by])
         with self.access.tally.phase("apply"):
             query = recursion.keys_sql(term, self.names)
-            return fetch(self.conn, query, schema.append(pa.field("__one", pa.int32()))).select(schema.names)
+            return fetch(self.conn, query, schema.append(pa.field("__one", pa.int32()))).select(
+                schema.names
+            )
 
     # -- both ------------------------------------------------------------------------------
 
@@ -160,7 +170,9 @@ class RecursionRefresh:
         return some
 
     def _step(self, relation: str, number: int, run: int) -> bool:
-        """Evaluate the recursive terms over the rows of one step; return False if they derive nothing."""
+        """Evaluate the recursive terms over the rows of one step; return False if they derive
+        nothing.
+        """
         some = False
         for place, (term, evaluation) in enumerate(self.terms):
             if term.itself is None:
@@ -192,9 +204,15 @@ class RecursionRefresh:
         failpoint("state_merged")
 
     def _check_there(self, *, full: bool) -> None:
-        row = self.conn.execute(recursion.overdrawn_sql(self.names).encode()).fetchone() if not full else None
+        row = (
+            self.conn.execute(recursion.overdrawn_sql(self.names).encode()).fetchone()
+            if not full
+            else None
+        )
         if row and row[0]:
-            raise TargetDiffers.at(self.names.name, f"{row[0]} rows of a recursion to delete do not exist.")
+            raise TargetDiffers.at(
+                self.names.name, f"{row[0]} rows of a recursion to delete do not exist."
+            )
 
     def _run(self, *statements: str) -> int:
         with self.access.tally.phase("apply"):

@@ -32,7 +32,13 @@ class InputReport:
     why: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        return {"alias": self.alias, "table": self.table, "path": self.path, "rows": self.rows, "why": self.why}
+        return {
+            "alias": self.alias,
+            "table": self.table,
+            "path": self.path,
+            "rows": self.rows,
+            "why": self.why,
+        }
 
 
 @dataclass(frozen=True)
@@ -53,10 +59,13 @@ class RefreshReport:
     phases: Mapping[str, float] = field(default_factory=dict)
     initiated_by: Literal["SCHEDULER", "MANUAL", "INITIAL"] = "MANUAL"
     held_back_by: tuple[OlderUpstream, ...] = ()
-    """Stream tables that it reads and that were not refreshed with it: its data is as old as theirs."""
+    """Stream tables that it reads and that were not refreshed with it: its data is as old as
+    theirs.
+    """
     notices: tuple[str, ...] = ()
-    """What its owner should know: at creation, which sources stay on triggers and the statement that changes it,
-    and whose row-level security does not apply."""
+    """What its owner should know: at creation, which sources stay on triggers and the statement
+    that changes it, and whose row-level security does not apply.
+    """
 
     @property
     def rows_read(self) -> int:

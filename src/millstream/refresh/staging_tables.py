@@ -1,4 +1,6 @@
-"""Fill the staging tables of the cut's session: create, clear, copy rows, and give the server statistics of them."""
+"""Fill the staging tables of the cut's session: create, clear, copy rows, and give the server
+statistics of them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ class StagingTables:
     def append(self, relation: str, rows: Result, run: int) -> int:
         """Add the rows of one run of a recursion to a table; return their number."""
         schema = _one_variant(rows.schema)
-        return self._copy(relation, schema.append(_RUN), (_numbered(table.cast(schema), run) for table in rows.tables))
+        return self._copy(
+            relation,
+            schema.append(_RUN),
+            (_numbered(table.cast(schema), run) for table in rows.tables),
+        )
 
     def _copy(self, relation: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
         count = send_each(self.conn, relation, schema, tables)
@@ -65,7 +71,9 @@ def _create_sql(relation: str, schema: pa.Schema) -> str:
 
 def _one_variant(schema: pa.Schema) -> pa.Schema:
     """Return the schema with only one of Arrow's large and small variants of each type."""
-    types = [pa.string() if pa.types.is_large_string(field.type) else field.type for field in schema]
+    types = [
+        pa.string() if pa.types.is_large_string(field.type) else field.type for field in schema
+    ]
     return pa.schema(list(zip(schema.names, types, strict=True)))
 
 

@@ -8,16 +8,16 @@ It has in memory what it needs of the catalog, so that asking it executes no sta
     not_refreshed       a refresh was skipped and left no record: not tried again at once
     started, finished   a graph that is being refreshed is not due; how long it takes is remembered
 
-The deadline of a stream table is its last cut, or the last time that its sources were found unchanged, plus the
-interval of its schedule; not before the end of a back-off.
+The deadline of a stream table is its last cut, or the last time that its sources were found
+unchanged, plus the interval of its schedule; not before the end of a back-off.
 
     schedule 10s    12:00:00  cut                        deadline 12:00:10
                     12:00:11  due; no changes found      deadline 12:00:21
                     12:00:21  due; started, finished     taken off meanwhile; `update` brings the new cut
                               due; not_refreshed         deadline some seconds later, at random
 
-A graph is a set of stream tables connected by reading each other; they are refreshed together, in one cut. Independent
-graphs are refreshed side by side.
+A graph is a set of stream tables connected by reading each other; they are refreshed together, in
+one cut. Independent graphs are refreshed side by side.
 """
 
 from __future__ import annotations
@@ -80,13 +80,18 @@ class Agenda:
         # The interval, if the deadline is simply the last check plus this interval.
         self._every = dict[int, timedelta]()
 
-    def load(self, tables: Iterable[StreamTable], graph: Graph, now: datetime | None = None) -> None:
+    def load(
+        self, tables: Iterable[StreamTable], graph: Graph, now: datetime | None = None
+    ) -> None:
         """Replace all stream tables and their graph; those that are being refreshed stay marked.
 
-        `now` is by the server's clock. Times after it are from before the clock was set back: they are ignored, or
-        taken for `now`.
+        `now` is by the server's clock. Times after it are from before the clock was set back: they
+        are ignored, or taken for `now`.
         """
-        former, self.tables = self.tables, {table.id: table for table in tables if self._has_usable_schedule(table)}
+        former, self.tables = (
+            self.tables,
+            {table.id: table for table in tables if self._has_usable_schedule(table)},
+        )
         if now is not None:
             self._looked_at = {id: at for id, at in self._looked_at.items() if at <= now}
         if graph != self.graph or not self._graph_of.keys() >= self.tables.keys():
@@ -96,25 +101,35 @@ class Agenda:
             self._forget(id)
         for id, table in self.tables.items():
             self._take(id, former.get(id), table)
-            ahead = table.cut_at - now if now is not None and table.cut_at is not None else timedelta(0)
+            ahead = (
+                table.cut_at - now if now is not None and table.cut_at is not None else timedelta(0)
+            )
             if ahead > timedelta(0) and id in self._deadlines:
                 self._deadlines[id] -= ahead
 
     def update(self, tables: Iterable[StreamTable]) -> None:
-        """Replace these stream tables by what the catalog says now; ids that are not on the agenda are ignored."""
+        """Replace these stream tables by what the catalog says now; ids that are not on the agenda
+        are ignored.
+        """
         for table in tables:
-            if (former := self.tables.get(table.id)) is not None and self._has_usable_schedule(table):
+            if (former := self.tables.get(table.id)) is not None and self._has_usable_schedule(
+                table
+            ):
                 self.tables[table.id] = table
                 self._take(table.id, former, table)
 
     def due_ids(self, now: datetime) -> list[int]:
-        """Return the stream tables that are due, of graphs that are not being refreshed, in no order."""
+        """Return the stream tables that are due, of graphs that are not being refreshed, in no
+        order.
+        """
         found = [id for id, deadline in self._deadlines.items() if deadline <= now]
         running = self.running() if found else set()
         return [id for id in found if id not in running] if running else found
 
     def due(self, now: datetime, ids: Iterable[int] | None = None) -> list[Due]:
-        """Return what is due of each graph that is not being refreshed, the most overdue first; of these `ids` only."""
+        """Return what is due of each graph that is not being refreshed, the most overdue first; of
+        these `ids` only.
+        """
         by_graph = dict[frozenset[int], list[int]]()
         for id in self.due_ids(now) if ids is None else ids:
             by_graph.setdefault(self.graph_of(id), []).append(id)
@@ -127,9 +142,13 @@ class Agenda:
         return min((at for id, at in self._deadlines.items() if id not in running), default=None)
 
     def watched(self) -> list[Watched]:
-        """Return what is known of the freshness of each stream table whose schedule promises something."""
+        """Return what is known of the freshness of each stream table whose schedule promises
+        something.
+        """
         found = (
-            watched(table, looked_at=self._looked_at.get(id), seconds=self._seconds.get(id, UNKNOWN))
+            watched(
+                table, looked_at=self._looked_at.get(id), seconds=self._seconds.get(id, UNKNOWN)
+            )
             for id, table in self.tables.items()
         )
         return [one for one in found if one is not None]
@@ -142,15 +161,20 @@ class Agenda:
             self._looked_at[id] = now
             every = self._every.get(id)
             if every is not None and id not in self._held_until:
-                # What `deadline` would return, computed faster: this runs several times a second for each idle table.
+                # What `deadline` would return, computed faster: this runs several times a second
+                # for each idle table.
                 self._deadlines[id] = now + every
             else:
                 self._set_deadline(id)
 
     def not_refreshed(self, id: int, now: datetime) -> None:
-        """Remember that a refresh was neither done nor recorded as failed, because another process was at work."""
+        """Remember that a refresh was neither done nor recorded as failed, because another process
+        was at work.
+        """
         self._skips[id] = self._skips.get(id, 0) + 1
-        self._held_until[id] = now + backoff.random_delay(self._skips[id], longest=backoff.LONGEST_SKIP)
+        self._held_until[id] = now + backoff.random_delay(
+            self._skips[id], longest=backoff.LONGEST_SKIP
+        )
         self._set_deadline(id)
 
     def started(self, ids: Iterable[int]) -> None:
@@ -158,7 +182,9 @@ class Agenda:
         self._running |= set(ids)
 
     def finished(self, ids: Sequence[int], seconds: float | None = None) -> None:
-        """Put the graphs of these on the agenda again; `seconds`: how long the refresh of each took."""
+        """Put the graphs of these on the agenda again; `seconds`: how long the refresh of each
+        took.
+        """
         self._running -= set(ids)
         if seconds is not None:
             for id in ids:
@@ -180,7 +206,9 @@ class Agenda:
         return self._graph_of.get(id) or frozenset({id})
 
     def _has_usable_schedule(self, table: StreamTable) -> bool:
-        """Return False if computing with the schedule raises: one such stream table must not end the service."""
+        """Return False if computing with the schedule raises: one such stream table must not end
+        the service.
+        """
         try:
             moment = table.cut_at or datetime.now(UTC)
             if (length := target(table, moment)) is not None:
@@ -189,7 +217,12 @@ class Agenda:
             deadline(table)
         except (MillstreamError, OverflowError, ValueError) as error:
             if table.id not in self._unusable:
-                log.error("not refreshed by schedule", table=table.name, schedule=table.schedule, reason=str(error))
+                log.error(
+                    "not refreshed by schedule",
+                    table=table.name,
+                    schedule=table.schedule,
+                    reason=str(error),
+                )
             self._unusable.add(table.id)
             return False
         self._unusable.discard(table.id)
@@ -202,13 +235,18 @@ class Agenda:
             self._held_until.pop(id, None)
             self._every.pop(id, None)
             every = Cadence.parse(table.schedule).every
-            is_plain = table.cut_at is not None and table.status in REFRESHED and table.next_try_at is None
+            is_plain = (
+                table.cut_at is not None and table.status in REFRESHED and table.next_try_at is None
+            )
             if every is not None and is_plain:
                 self._every[id] = every
         self._set_deadline(id)
 
     def _set_deadline(self, id: int) -> None:
-        at, held_until = deadline(self.tables[id], self._looked_at.get(id)), self._held_until.get(id)
+        at, held_until = (
+            deadline(self.tables[id], self._looked_at.get(id)),
+            self._held_until.get(id),
+        )
         if at is None:
             self._deadlines.pop(id, None)
         else:
@@ -224,7 +262,9 @@ class Agenda:
 
 
 def deadline(table: StreamTable, looked_at: datetime | None = None) -> datetime | None:
-    """Return when a stream table is due, its sources having had no changes at `looked_at`; None if never by itself."""
+    """Return when a stream table is due, its sources having had no changes at `looked_at`; None if
+    never by itself.
+    """
     if table.status not in REFRESHED:
         return None
     last = table.cut_at

@@ -4,14 +4,16 @@
     at most                   1 s    2 s    4 s    8 s   ...  256 s   300 s, and so on
     at least                  half of that
 
-Each wait is drawn at random between the two, so that stream tables that failed together are not all tried again
-together. A wait is about as long as the trouble has lasted already: short trouble costs little time, long trouble few
-tries.
+Each wait is drawn at random between the two, so that stream tables that failed together are not all
+tried again together. A wait is about as long as the trouble has lasted already: short trouble costs
+little time, long trouble few tries.
 
-The wait ends by its time, a success, `alter`, a requested refresh, or a change of the definitions under the query.
+The wait ends by its time, a success, `alter`, a requested refresh, or a change of the definitions
+under the query.
 
-A refresh that was skipped, because of another process, a lock or another stream table, is tried again
-after `LONGEST_SKIP` at the latest, and so is one whose query does not hold: looking again is cheap.
+A refresh that was skipped, because of another process, a lock or another stream table, is tried
+again after `LONGEST_SKIP` at the latest, and so is one whose query does not hold: looking again is
+cheap.
 
 >>> [delay(tries, jitter=1.0).total_seconds() for tries in (1, 2, 3, 9, 10, 1000)]
 [1.0, 2.0, 4.0, 256.0, 300.0, 300.0]

@@ -1,7 +1,9 @@
-"""Divide the graphs that are due among the workers: quick graphs share one, each slow graph has one of its own.
+"""Divide the graphs that are due among the workers: quick graphs share one, each slow graph has one
+of its own.
 
-A worker refreshes its stream tables in one cut if possible, and the graphs of a cut wait for each other. So only graphs
-that are known to be quick share a worker. Slow graphs never take all workers: one is left to the others.
+A worker refreshes its stream tables in one cut if possible, and the graphs of a cut wait for each
+other. So only graphs that are known to be quick share a worker. Slow graphs never take all workers:
+one is left to the others.
 
 >>> from datetime import UTC, datetime
 >>> from millstream.testing.catalog_rows import stream_table
@@ -27,7 +29,9 @@ Batch = list[Due]
 
 
 def batches(due: Sequence[Due], *, workers: int, busy_with_slow: int, free: int) -> list[Batch]:
-    """Return what each of the free workers is given, the most overdue first; what is left is due at the next look."""
+    """Return what each of the free workers is given, the most overdue first; what is left is due at
+    the next look.
+    """
     chosen = list[Batch]()
     slow_allowed = max(1, workers - 1) - busy_with_slow
     filling: Batch | None = None
@@ -36,7 +40,10 @@ def batches(due: Sequence[Due], *, workers: int, busy_with_slow: int, free: int)
             if slow_allowed > 0 and len(chosen) < free:
                 slow_allowed -= 1
                 chosen.append([one])
-        elif filling is not None and sum(other.seconds for other in filling) + one.seconds <= TOGETHER:
+        elif (
+            filling is not None
+            and sum(other.seconds for other in filling) + one.seconds <= TOGETHER
+        ):
             filling.append(one)
         elif len(chosen) < free:
             filling = [one]
@@ -45,5 +52,7 @@ def batches(due: Sequence[Due], *, workers: int, busy_with_slow: int, free: int)
 
 
 def is_slow(due: Due) -> bool:
-    """Return True if a graph is expected to keep its worker busy for longer than others should wait."""
+    """Return True if a graph is expected to keep its worker busy for longer than others should
+    wait.
+    """
     return due.seconds > QUICK

@@ -62,9 +62,13 @@ class Cadence:
 
     def __post_init__(self) -> None:
         if (self.kind == "every") != (self.every is not None):
-            raise ValueError(f"a {self.kind} cadence {'needs' if self.kind == 'every' else 'has no'} length")
+            raise ValueError(
+                f"a {self.kind} cadence {'needs' if self.kind == 'every' else 'has no'} length"
+            )
         if (self.kind == "cron") != bool(self.cron):
-            raise ValueError(f"a {self.kind} cadence {'needs' if self.kind == 'cron' else 'has no'} cron expression")
+            raise ValueError(
+                f"a {self.kind} cadence {'needs' if self.kind == 'cron' else 'has no'} cron expression"
+            )
         if self.every is not None and self.every <= timedelta(0):
             raise ValueError("a cadence is longer than nothing")
 
@@ -96,7 +100,9 @@ class Cadence:
         return cadence
 
     def due_at(self, last: datetime | None) -> datetime | None:
-        """Return when the next refresh is due, the last one having been at `last`; None if never by itself."""
+        """Return when the next refresh is due, the last one having been at `last`; None if never by
+        itself.
+        """
         if self.kind in ("manual", "calculated"):
             return None
         if last is None:
@@ -111,7 +117,9 @@ class Cadence:
         return due_at is not None and due_at <= now
 
     def target(self, last: datetime) -> timedelta | None:
-        """Return how old the rows may become until the next refresh; None if the schedule promises nothing."""
+        """Return how old the rows may become until the next refresh; None if the schedule promises
+        nothing.
+        """
         due_at = self.due_at(last)
         return due_at - last if due_at is not None and self.kind != "continuous" else None
 
@@ -141,7 +149,9 @@ def _split_zone(text: str) -> tuple[str, str]:
     try:
         ZoneInfo(zone)
     except (KeyError, ValueError, OSError) as error:
-        raise BadSetting.of("schedule", text, "a time zone such as Europe/Berlin after CRON_TZ=") from error
+        raise BadSetting.of(
+            "schedule", text, "a time zone such as Europe/Berlin after CRON_TZ="
+        ) from error
     return zone, " ".join(words[1:])
 
 
@@ -151,7 +161,9 @@ def _length(text: str, shortest: timedelta) -> timedelta:
     except ValueError as error:
         raise BadSetting.of("schedule", text, EXPECTED) from error
     if length < shortest:
-        raise BadSetting.of("schedule", text, f"{duration.printed(shortest)} or longer (setting min_schedule)")
+        raise BadSetting.of(
+            "schedule", text, f"{duration.printed(shortest)} or longer (setting min_schedule)"
+        )
     if length > LONGEST:
         raise BadSetting.of("schedule", text, f"{duration.printed(LONGEST)} or shorter, or manual")
     return length

@@ -1,11 +1,12 @@
 """Choose which jobs share a cut, and in which order the cuts follow.
 
-A graph of stream tables that read each other is refreshed in one cut, so that all of it moves to one moment.
-Independent graphs share a cut as long as the server's lock table has room for them (see `refresh.batches`).
+A graph of stream tables that read each other is refreshed in one cut, so that all of it moves to
+one moment. Independent graphs share a cut as long as the server's lock table has room for them (see
+`refresh.batches`).
 
-A stream table with triggers, of the user's or of a foreign key, gets a cut of its own. Such a trigger may write to a
-source in the cut's own transaction; a reader of that source in the same cut would see the rows now, and again in the
-next slice.
+A stream table with triggers, of the user's or of a foreign key, gets a cut of its own. Such a
+trigger may write to a source in the cut's own transaction; a reader of that source in the same cut
+would see the rows now, and again in the next slice.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from millstream.refresh.batches import Batches, Graph, batches, graphs
 from millstream.refresh.job import Job
 from millstream.scheduler.context import SchedulerContext
 
-# If all that is due fits into this part of its share of an empty lock table, do not count the locks of others.
+# If all that is due fits into this part of its share of an empty lock table, do not count the locks
+# of others.
 FEW_LOCKS = 0.25
 
 
 def choose_cuts(context: SchedulerContext, jobs: Sequence[Job]) -> Batches:
-    """Return the cuts in order: first the graphs that share one, then the stream tables that need their own."""
+    """Return the cuts in order: first the graphs that share one, then the stream tables that need
+    their own.
+    """
     triggered = _with_triggers(context.conn, jobs)
     shared, apart = list[Graph](), list[Graph]()
     for graph in graphs(upstreams_first(jobs)):
@@ -50,7 +54,9 @@ def upstreams_first(jobs: Sequence[Job]) -> list[Job]:
 
 
 def split_at_triggers(graph: Graph, triggered: set[int]) -> list[list[Job]]:
-    """Split a graph into parts that follow each other; each stream table with triggers is a part of its own."""
+    """Split a graph into parts that follow each other; each stream table with triggers is a part of
+    its own.
+    """
     parts = list[list[Job]]()
     begin_part = True
     for job in graph:
@@ -62,8 +68,12 @@ def split_at_triggers(graph: Graph, triggered: set[int]) -> list[list[Job]]:
     return parts
 
 
-def refuse_too_large(context: SchedulerContext, too_large: Sequence[tuple[Graph, int]]) -> dict[int, LockTableFull]:
-    """Return the error of each stream table whose graph needs more locks than the server's lock table has room for."""
+def refuse_too_large(
+    context: SchedulerContext, too_large: Sequence[tuple[Graph, int]]
+) -> dict[int, LockTableFull]:
+    """Return the error of each stream table whose graph needs more locks than the server's lock
+    table has room for.
+    """
     if not too_large:
         return {}
     share = context.settings.max_lock_share

@@ -1,8 +1,8 @@
 """The graph of stream tables as it is in the catalog, and the refusal of a cycle in it.
 
-A stream table can come to read itself without being touched: a view or a function under its query is replaced, a table
-is swapped for one of its name. So what a query reads is looked up each time that a plan is made, and compared with
-what the others were last found to read.
+A stream table can come to read itself without being touched: a view or a function under its query
+is replaced, a table is swapped for one of its name. So what a query reads is looked up each time
+that a plan is made, and compared with what the others were last found to read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from millstream.scheduler.graph import Dependency, Graph
 def recorded_graph(conn: Connection) -> Graph:
     """Return the graph of all stream tables, as recorded."""
     recorded = upstreams.every(conn)
-    return Graph(upstreams.names(conn), tuple(read for id, found in recorded.items() for read in _reads(id, found)))
+    return Graph(
+        upstreams.names(conn),
+        tuple(read for id, found in recorded.items() for read in _reads(id, found)),
+    )
 
 
 def refuse_cycle(conn: Connection, id: int, found: Sequence[Upstream]) -> None:
@@ -34,7 +37,8 @@ def refuse_cycle(conn: Connection, id: int, found: Sequence[Upstream]) -> None:
 def refuse_cycle_of_new(conn: Connection, id: int, name: str, found: Sequence[Upstream]) -> None:
     """Raise Cycle when a stream table that was just made is read by one that it reads.
 
-    That one read a table or view of this name that was dropped: its query now refers to the new stream table.
+    That one read a table or view of this name that was dropped: its query now refers to the new
+    stream table.
     """
     if not found:
         return
@@ -51,7 +55,8 @@ def _refuse_cycle(whole: Graph, id: int) -> None:
 
 
 def record(conn: Connection, id: int, found: Sequence[Upstream]) -> None:
-    """Record what a stream table reads, in the caller's transaction; Cycle when it would read itself.
+    """Record what a stream table reads, in the caller's transaction; Cycle when it would read
+    itself.
 
     Sessions take turns at it: two that each record one half of a cycle would not see the other's.
     """

@@ -1,4 +1,6 @@
-"""Select the stream tables that are due: their schedule asks for a refresh, and no back-off holds them back."""
+"""Select the stream tables that are due: their schedule asks for a refresh, and no back-off holds
+them back.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,25 @@ def refreshable(tables: Sequence[StreamTable]) -> list[StreamTable]:
 
 def triable(tables: Sequence[StreamTable], now: datetime) -> list[StreamTable]:
     """Return the refreshable stream tables that no back-off holds back at `now`."""
-    return [table for table in refreshable(tables) if table.next_try_at is None or table.next_try_at <= now]
+    return [
+        table
+        for table in refreshable(tables)
+        if table.next_try_at is None or table.next_try_at <= now
+    ]
 
 
 def due(tables: Sequence[StreamTable], now: datetime) -> list[StreamTable]:
     """Return the triable stream tables whose schedule asks for a refresh at `now`."""
-    return [table for table in triable(tables, now) if Cadence.parse(table.schedule).due(table.cut_at, now)]
+    return [
+        table
+        for table in triable(tables, now)
+        if Cadence.parse(table.schedule).due(table.cut_at, now)
+    ]
 
 
 def next_due_at(table: StreamTable, now: datetime) -> datetime | None:
-    """Return when a stream table becomes due by its own schedule: `now` if it is due; None if never.
+    """Return when a stream table becomes due by its own schedule: `now` if it is due; None if
+    never.
 
     After a failed refresh it is not due before `next_try_at`.
     """

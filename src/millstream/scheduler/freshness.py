@@ -1,4 +1,5 @@
-"""Watch freshness: which stream tables are older than they should be, and can the machine keep all targets?
+"""Watch freshness: which stream tables are older than they should be, and can the machine keep all
+targets?
 
     age            now - its data timestamp, but at most the time since it was first checked
     late           older than twice its target, and a second
@@ -9,11 +10,13 @@
                    held back    it reads a stream table whose rows are older: suspended, manual, failing
                    behind       none of these: refreshes take too long, or wait for others
 
-An alert is sent once for each episode. An episode is over when nothing was late for a while: a stream table that is
-refreshed every third second with a target of one second is late at some looks and not at others, all in one episode.
+An alert is sent once for each episode. An episode is over when nothing was late for a while: a
+stream table that is refreshed every third second with a target of one second is late at some looks
+and not at others, all in one episode.
 
-Not watched: suspended stream tables, those without rows, and those whose schedule promises nothing (manual, calculated,
-continuous). Time before the service started, or before a stream table was resumed, does not count.
+Not watched: suspended stream tables, those without rows, and those whose schedule promises nothing
+(manual, calculated, continuous). Time before the service started, or before a stream table was
+resumed, does not count.
 
 >>> from datetime import UTC
 >>> noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -78,7 +81,9 @@ class FreshnessAlert:
     facts: dict[str, Fact]
 
 
-def watched(table: StreamTable, *, looked_at: datetime | None = None, seconds: float = 0.0) -> Watched | None:
+def watched(
+    table: StreamTable, *, looked_at: datetime | None = None, seconds: float = 0.0
+) -> Watched | None:
     """Return what is to be watched of a stream table; None if nothing.
 
     `looked_at`: when its sources were last found to have no changes since its last refresh.
@@ -90,15 +95,24 @@ def watched(table: StreamTable, *, looked_at: datetime | None = None, seconds: f
     if target is None:
         return None
     is_held_back = table.data_timestamp < table.cut_at
-    as_of = table.data_timestamp if is_held_back or looked_at is None else max(table.data_timestamp, looked_at)
+    as_of = (
+        table.data_timestamp
+        if is_held_back or looked_at is None
+        else max(table.data_timestamp, looked_at)
+    )
     cause: Cause = "failing" if table.failed_tries else "held back" if is_held_back else "behind"
     error = (table.last_error or table.last_transient_error or "") if cause == "failing" else ""
     first_line = error.partition("\n")[0]
-    return Watched(table.id, table.qualified, target, as_of, cause, first_line, seconds, cadence.kind == "cron")
+    return Watched(
+        table.id, table.qualified, target, as_of, cause, first_line, seconds, cadence.kind == "cron"
+    )
 
 
 def _target(cadence: Cadence, last: datetime) -> timedelta | None:
-    """Return how old rows may become. For cron the time between two firings, however short before one the last was."""
+    """Return how old rows may become.
+
+    For cron the time between two firings, however short before one the last was.
+    """
     if cadence.kind == "cron" and (firing := cadence.due_at(last)):
         return cadence.target(firing)
     return cadence.target(last)
@@ -130,8 +144,12 @@ class FreshnessWatch:
     stale: dict[int, _Episode] = field(default_factory=dict)
     behind: _Episode | None = None
 
-    def look(self, tables: Iterable[Watched], now: datetime, *, workers: int) -> list[FreshnessAlert]:
-        """Return the alerts that are to be sent; `tables` are all that are watched, `workers` refresh side by side."""
+    def look(
+        self, tables: Iterable[Watched], now: datetime, *, workers: int
+    ) -> list[FreshnessAlert]:
+        """Return the alerts that are to be sent; `tables` are all that are watched, `workers`
+        refresh side by side.
+        """
         seen = {table.id: table for table in tables}
         self.since = {id: self.since.get(id, now) for id in seen}
         late = {table: since for table in seen.values() if (since := self._late_since(table)) < now}
@@ -140,7 +158,9 @@ class FreshnessWatch:
             if _is_new(self.stale.get(table.id), since):
                 alerts.append(_stale(table, now))
             self.stale[table.id] = _Episode(now, _calm(table.target))
-        self.stale = {id: one for id, one in self.stale.items() if id in seen and not one.is_over(now)}
+        self.stale = {
+            id: one for id, one in self.stale.items() if id in seen and not one.is_over(now)
+        }
         behind = [table for table in late if table.cause == "behind"]
         if behind:
             if _is_new(self.behind, min(late[table] for table in behind)):

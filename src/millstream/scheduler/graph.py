@@ -2,8 +2,8 @@
 
     public.a -> view public.v -> public.b        a reads b, through a view
 
-A stream table must not read itself, even indirectly: its rows would depend on its earlier rows, and grow
-with every refresh. So a cycle is refused, and named link by link:
+A stream table must not read itself, even indirectly: its rows would depend on its earlier rows, and
+grow with every refresh. So a cycle is refused, and named link by link:
 
 >>> names = {1: "a", 2: "b", 3: "c"}
 >>> links = (Dependency(1, 2, ("view v",)), Dependency(2, 3), Dependency(3, 1))
@@ -49,20 +49,26 @@ class Graph:
     reads: tuple[Dependency, ...]
 
     def __post_init__(self) -> None:
-        unnamed = {id for read in self.reads for id in (read.reader, read.upstream)} - self.names.keys()
+        unnamed = {
+            id for read in self.reads for id in (read.reader, read.upstream)
+        } - self.names.keys()
         if unnamed:
             raise ValueError(f"stream tables without a name: {sorted(unnamed)}")
 
     def reading(self, reader: int, reads: Iterable[Dependency]) -> Graph:
         """Return the graph in which `reader` reads these stream tables instead of its former ones."""
-        return replace(self, reads=(*(read for read in self.reads if read.reader != reader), *reads))
+        return replace(
+            self, reads=(*(read for read in self.reads if read.reader != reader), *reads)
+        )
 
     def direct_upstreams(self, reader: int) -> frozenset[int]:
         """Return the stream tables that `reader` reads itself."""
         return frozenset(read.upstream for read in self._reads_of(reader))
 
     def components(self) -> list[frozenset[int]]:
-        """Return the stream tables in groups that have nothing to do with each other, in the order of their names."""
+        """Return the stream tables in groups that have nothing to do with each other, in the order
+        of their names.
+        """
         neighbours: dict[int, set[int]] = {id: set() for id in self.names}
         for read in self.reads:
             neighbours[read.reader].add(read.upstream)
@@ -91,7 +97,9 @@ class Graph:
 
     def _way(self, start: int, end: int) -> tuple[Dependency, ...]:
         """Return the reads that lead from one stream table to another; empty when there are none."""
-        links = shortest_path(start, lambda id: id == end, lambda id: [read.upstream for read in self._reads_of(id)])
+        links = shortest_path(
+            start, lambda id: id == end, lambda id: [read.upstream for read in self._reads_of(id)]
+        )
         return tuple(self._read(reader, upstream) for reader, upstream in pairwise(links))
 
     def _reads_of(self, reader: int) -> Sequence[Dependency]:

@@ -6,11 +6,12 @@ error that waits       status ERROR until its cause is gone, then refreshed agai
 any other error        counted; the scheduler suspends a stream table after `max_consecutive_errors`
 cancelled              in the history only
 
-The entry in the history has the action that was attempted and the time when that began. The action is SKIP if nothing
-was attempted: the query could not be planned, a source could not be locked, something that is read has changed.
+The entry in the history has the action that was attempted and the time when that began. The action
+is SKIP if nothing was attempted: the query could not be planned, a source could not be locked,
+something that is read has changed.
 
-After each of them the scheduler leaves the stream table alone for a while (see `backoff`). A refresh that somebody
-asked for does not lengthen that.
+After each of them the scheduler leaves the stream table alone for a while (see `backoff`). A
+refresh that somebody asked for does not lengthen that.
 """
 
 from __future__ import annotations
@@ -33,9 +34,14 @@ from millstream.scheduler.context import SchedulerContext
 
 
 def record_failure(
-    context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator, started_at: datetime
+    context: SchedulerContext,
+    table: StreamTable,
+    error: MillstreamError,
+    initiated_by: Initiator,
+    started_at: datetime,
 ) -> None:
-    """Record that the refresh of a stream table applied nothing, and suspend it if it fails again and again.
+    """Record that the refresh of a stream table applied nothing, and suspend it if it fails again
+    and again.
 
     `started_at` is when the round began: that of a refresh that did not come to be attempted.
     """
@@ -52,7 +58,8 @@ def record_failure(
     if isinstance(error, NoSuchStreamTable):
         return
     try:
-        # If another process refreshes it now, a write to its row in the catalog would make that refresh fail.
+        # If another process refreshes it now, a write to its row in the catalog would make that
+        # refresh fail.
         with context.mutex.stream_tables([table.id]) as free, context.conn.transaction():
             if context.epoch is not None:
                 context.epoch.hold(context.conn)
@@ -80,9 +87,14 @@ def _is_our_own_work(context: SchedulerContext, error: MillstreamError) -> bool:
 
 
 def record_interrupt(
-    context: SchedulerContext, tables: Sequence[StreamTable], initiated_by: Initiator, started_at: datetime
+    context: SchedulerContext,
+    tables: Sequence[StreamTable],
+    initiated_by: Initiator,
+    started_at: datetime,
 ) -> None:
-    """Record in the history which refreshes Ctrl-C has cancelled, unless the connection was lost with it."""
+    """Record in the history which refreshes Ctrl-C has cancelled, unless the connection was lost
+    with it.
+    """
     attempts = {table.id: context.journal.take(table.id) for table in tables}
     try:
         context.reach()
@@ -90,19 +102,32 @@ def record_interrupt(
             if context.epoch is not None:
                 context.epoch.hold(context.conn)
             for table in tables:
-                error, attempt = Cancelled.by(table.name, "Interrupted by Ctrl-C."), attempts[table.id]
-                _enter(context, _entry(error, attempt or _unattempted(table, initiated_by, started_at)), attempt)
+                error, attempt = (
+                    Cancelled.by(table.name, "Interrupted by Ctrl-C."),
+                    attempts[table.id],
+                )
+                _enter(
+                    context,
+                    _entry(error, attempt or _unattempted(table, initiated_by, started_at)),
+                    attempt,
+                )
     except (MillstreamError, psycopg.Error) as trouble:
         log.warning("not recorded", reason=str(trouble))
 
 
-def _hold_off(context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator) -> None:
+def _hold_off(
+    context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator
+) -> None:
     if initiated_by == "SCHEDULER":
         longest = backoff.LONGEST_SKIP if error.skips or error.waits else backoff.LONGEST
-        stream_tables.hold_off(context.conn, table.id, backoff.random_delay(table.failed_tries + 1, longest=longest))
+        stream_tables.hold_off(
+            context.conn, table.id, backoff.random_delay(table.failed_tries + 1, longest=longest)
+        )
 
 
-def _count(context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator) -> None:
+def _count(
+    context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator
+) -> None:
     """Count an error, and change the status of the stream table where that is called for."""
     if isinstance(error, Cancelled):
         return
@@ -130,7 +155,9 @@ def _enter(context: SchedulerContext, entry: HistoryEntry, attempt: HistoryEntry
         history.add(context.conn, entry)
 
 
-def _announce(context: SchedulerContext, table: StreamTable, entry: HistoryEntry, error: MillstreamError) -> None:
+def _announce(
+    context: SchedulerContext, table: StreamTable, entry: HistoryEntry, error: MillstreamError
+) -> None:
     if entry.status == "FAILED":
         notifications.alert(
             context.conn, "refresh_failed", stream_table=table.qualified, action=entry.action,
@@ -146,7 +173,12 @@ def _unattempted(table: StreamTable, initiated_by: Initiator, started_at: dateti
 def _entry(error: MillstreamError, attempt: HistoryEntry) -> HistoryEntry:
     """Return the entry of an attempt that ended with an error."""
     return replace(
-        attempt, id=None, status=_status(error), reason=error.code, finished_at=datetime.now(UTC), error=error.as_dict()
+        attempt,
+        id=None,
+        status=_status(error),
+        reason=error.code,
+        finished_at=datetime.now(UTC),
+        error=error.as_dict(),
     )
 
 

@@ -1,6 +1,7 @@
 """Pull along: a stream table that is due takes those that it reads into its cut, to any depth.
 
-So its content equals its query over the sources at one moment, whatever the schedules of those in between are.
+So its content equals its query over the sources at one moment, whatever the schedules of those in
+between are.
 
     manual, suspended          stays as it is, and what only it reads stays too: the reader works over its rows, and
                                its own data timestamp is no later than that of those rows
@@ -21,7 +22,9 @@ from millstream.scheduler.graph import Graph
 def with_pulled(
     due: Iterable[StreamTable], tables: Mapping[int, StreamTable], graph: Graph, now: datetime
 ) -> list[StreamTable]:
-    """Return the stream tables that are due, and those that they pull along; `tables` are all, by id."""
+    """Return the stream tables that are due, and those that they pull along; `tables` are all, by
+    id.
+    """
     chosen = {table.id: table for table in due}
     waiting = list(chosen)
     while waiting:

@@ -6,7 +6,8 @@
     table renamed       record its new name, if no other table has the former one
     guard missing       restore the trigger that refuses direct writes, and recompute the rows
 
-Each source is repaired by itself: if one cannot be repaired, its readers get the error and the others go on.
+Each source is repaired by itself: if one cannot be repaired, its readers get the error and the
+others go on.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from millstream.refresh.job import Gap, Job, relids_read
 from millstream.scheduler import dependencies
 from millstream.scheduler.context import SchedulerContext
 
-# Other stream tables wait meanwhile. A lock that is not granted in time is requested again at the next tick.
+# Other stream tables wait meanwhile. A lock that is not granted in time is requested again at the
+# next tick.
 HASTY = Patience(seconds=2.0)
 
 
@@ -67,13 +69,25 @@ def job_of(context: SchedulerContext, table: StreamTable, *, full: bool) -> Job 
         return internal
 
 
-def repair(context: SchedulerContext, gaps: Sequence[tuple[Job, Gap]]) -> dict[int, Job | MillstreamError]:
-    """Repair the given gaps; return, by id of a stream table, its new job or the error that remains."""
+def repair(
+    context: SchedulerContext, gaps: Sequence[tuple[Job, Gap]]
+) -> dict[int, Job | MillstreamError]:
+    """Repair the given gaps; return, by id of a stream table, its new job or the error that
+    remains.
+    """
     log.warning("repairing", what=sorted({gap.what for _, gap in gaps}))
     found = {job.table.id: _plan_again(context, job, gap) for job, gap in gaps}
-    asked = {relid for job, gap in gaps for relid in (*gap.relids, *_new_sources(job, found[job.table.id]))}
+    asked = {
+        relid
+        for job, gap in gaps
+        for relid in (*gap.relids, *_new_sources(job, found[job.table.id]))
+    }
     read = {relid for job in found.values() if isinstance(job, Job) for relid in relids_read(job)}
-    errors_by_source = {relid: error for relid in sorted(asked & read) if (error := _restore_capture(context, relid))}
+    errors_by_source = {
+        relid: error
+        for relid in sorted(asked & read)
+        if (error := _restore_capture(context, relid))
+    }
     _release_unread(context)
     return {id: _unless_unrepaired(one, errors_by_source) for id, one in found.items()}
 
@@ -101,15 +115,27 @@ def _follow_target(context: SchedulerContext, job: Job) -> None:
             raise Busy.working_on(name, context.mutex.holders([id]).get(id))
         if not targets.follow(context.conn, id):
             raise TargetMoved.renamed(name)
-    log.warning("stream table renamed by a user", table=name, now=stream_tables.get(context.conn, id).qualified)
+    log.warning(
+        "stream table renamed by a user",
+        table=name,
+        now=stream_tables.get(context.conn, id).qualified,
+    )
 
 
 def _restore_guard(context: SchedulerContext, job: Job) -> Job | MillstreamError:
-    """Restore the guard. If it had been removed, others may have written rows, so recompute all of them."""
+    """Restore the guard. If it had been removed, others may have written rows, so recompute all of
+    them.
+    """
     table = job.table
     try:
         if name := targets.ours(context.conn, table.id, table.name):
-            under_lock(context.conn, [name], "SHARE ROW EXCLUSIVE", partial(_guard, context, table, name), HASTY)
+            under_lock(
+                context.conn,
+                [name],
+                "SHARE ROW EXCLUSIVE",
+                partial(_guard, context, table, name),
+                HASTY,
+            )
     except MillstreamError as error:
         return error
     was_there = table.is_guarded and not context.settings.allow_direct_writes
@@ -117,7 +143,9 @@ def _restore_guard(context: SchedulerContext, job: Job) -> Job | MillstreamError
 
 
 def _guard(context: SchedulerContext, table: StreamTable, name: Name) -> None:
-    """Create or remove the guard, as the settings say; reset the frontier of a table whose guard was missing."""
+    """Create or remove the guard, as the settings say; reset the frontier of a table whose guard
+    was missing.
+    """
     if context.settings.allow_direct_writes:
         write_guard.remove(context.conn, table.id, name)
         return
@@ -143,7 +171,9 @@ def _new_sources(job: Job, again: Job | MillstreamError) -> set[int]:
 
 
 def _restore_capture(context: SchedulerContext, relid: int) -> MillstreamError | None:
-    """Set capture up again for the columns that still exist; planning reports a missing one to its readers."""
+    """Set capture up again for the columns that still exist; planning reports a missing one to its
+    readers.
+    """
     try:
         table = relations.table(context.conn, relid)
         there = {column.name for column in table.columns}
@@ -152,7 +182,9 @@ def _restore_capture(context: SchedulerContext, relid: int) -> MillstreamError |
         now = triggers.install(context.conn, table, needed, patience=HASTY)
         if former is not None and former.mode != now.mode:
             transitions.tell(context, former, now.mode)
-            notifications.alert(context.conn, "reinitialize_needed", source=now.qualified, reason=now.reason)
+            notifications.alert(
+                context.conn, "reinitialize_needed", source=now.qualified, reason=now.reason
+            )
     except MillstreamError as error:
         return error
     return None
@@ -171,4 +203,11 @@ def _unless_unrepaired(
 ) -> Job | MillstreamError:
     if isinstance(one, MillstreamError):
         return one
-    return next((errors_by_source[relid] for relid in sorted(relids_read(one)) if relid in errors_by_source), one)
+    return next(
+        (
+            errors_by_source[relid]
+            for relid in sorted(relids_read(one))
+            if relid in errors_by_source
+        ),
+        one,
+    )

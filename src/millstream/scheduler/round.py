@@ -1,9 +1,10 @@
 """One round: refresh several stream tables, cut by cut, and record how each refresh ended.
 
-    plan the jobs -> choose the cuts -> for each cut: refresh, repair what prevents it, try again -> record, prune
+    plan the jobs -> choose the cuts -> for each cut: refresh, repair what prevents it, try again ->
+    record, prune
 
-An error of one stream table does not stop the others. If a cut fails as a whole, each half of it is refreshed in a
-cut of its own, until the stream table that makes it fail is alone.
+An error of one stream table does not stop the others. If a cut fails as a whole, each half of it is
+refreshed in a cut of its own, until the stream table that makes it fail is alone.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def refresh_tables(
     *,
     full: frozenset[int] = frozenset(),
 ) -> list[RefreshReport | MillstreamError]:
-    """Refresh these stream tables and return how each refresh ended; recompute those whose ids are in `full`."""
+    """Refresh these stream tables and return how each refresh ended; recompute those whose ids are
+    in `full`.
+    """
     done = Done()
     started_at = datetime.now(UTC)
     try:
@@ -57,7 +60,9 @@ def refresh_tables(
         for graphs in chosen.cuts:
             done |= _refresh_graphs(context, graphs, initiated_by, done)
     except KeyboardInterrupt:
-        record_interrupt(context, [table for table in tables if table.id not in done], initiated_by, started_at)
+        record_interrupt(
+            context, [table for table in tables if table.id not in done], initiated_by, started_at
+        )
         raise
     except BaseException:
         context.journal.forget()
@@ -72,22 +77,35 @@ def _plan_jobs(
     context: SchedulerContext, tables: Sequence[StreamTable], full: frozenset[int]
 ) -> dict[int, Job | MillstreamError]:
     unplanned = context.unplanned([table for table in tables if table.id not in full])
-    return {table.id: unplanned.get(table.id) or job_of(context, table, full=table.id in full) for table in tables}
+    return {
+        table.id: unplanned.get(table.id) or job_of(context, table, full=table.id in full)
+        for table in tables
+    }
 
 
 def _separate(planned: Mapping[int, Job | MillstreamError]) -> tuple[list[Job], Done]:
     """Return the jobs, and the errors of the stream tables that have none."""
     jobs = [job for job in planned.values() if isinstance(job, Job)]
-    return jobs, {id_: error for id_, error in planned.items() if isinstance(error, MillstreamError)}
+    return jobs, {
+        id_: error for id_, error in planned.items() if isinstance(error, MillstreamError)
+    }
 
 
-def _refresh_graphs(context: SchedulerContext, graphs: Sequence[Graph], initiated_by: Initiator, known: Done) -> Done:
-    """Refresh graphs in one cut; if it fails as a whole, refresh each half of them in a cut of its own.
+def _refresh_graphs(
+    context: SchedulerContext, graphs: Sequence[Graph], initiated_by: Initiator, known: Done
+) -> Done:
+    """Refresh graphs in one cut; if it fails as a whole, refresh each half of them in a cut of its
+    own.
 
-    `known` are the outcomes of other stream tables: the report of one that reads a failed one says why it is behind.
+    `known` are the outcomes of other stream tables: the report of one that reads a failed one says
+    why it is behind.
     """
     done = _refresh_cut(context, [job for graph in graphs for job in graph], initiated_by, known)
-    failed = [graph for graph in graphs if any(isinstance(done[job.table.id], CUT_ERRORS) for job in graph)]
+    failed = [
+        graph
+        for graph in graphs
+        if any(isinstance(done[job.table.id], CUT_ERRORS) for job in graph)
+    ]
     if len(graphs) > 1 and failed:
         log.warning("cut divided", graphs=len(failed))
         half = (len(failed) + 1) // 2
@@ -96,7 +114,9 @@ def _refresh_graphs(context: SchedulerContext, graphs: Sequence[Graph], initiate
     return done
 
 
-def _refresh_cut(context: SchedulerContext, jobs: Sequence[Job], initiated_by: Initiator, known: Done) -> Done:
+def _refresh_cut(
+    context: SchedulerContext, jobs: Sequence[Job], initiated_by: Initiator, known: Done
+) -> Done:
     """Refresh jobs in one cut; repair and try again those that could not be refreshed yet."""
     done = Done()
     waiting = list(jobs)
@@ -110,16 +130,23 @@ def _refresh_cut(context: SchedulerContext, jobs: Sequence[Job], initiated_by: I
         # A job during which Java has ended twice is not tried again: it may be the cause.
         given_up = java_ended & _ids(outcomes, JavaEnded)
         java_ended |= _ids(outcomes, JavaEnded)
-        again = [job for job, outcome in outcomes if isinstance(outcome, TRY_AGAIN) and job.table.id not in given_up]
+        again = [
+            job
+            for job, outcome in outcomes
+            if isinstance(outcome, TRY_AGAIN) and job.table.id not in given_up
+        ]
         _leave_lost_wal(context, outcomes)
         prepared, failed = _separate(_prepare(context, outcomes))
         done |= failed
         waiting = upstreams_first([*again, *prepared])
         if not waiting:
             return done
-        # The next try has a later cut, so the stream tables that they read are refreshed again there.
+        # The next try has a later cut, so the stream tables that they read are refreshed again
+        # there.
         waiting = upstreams_first([*_refreshed_upstreams(jobs, waiting, done), *waiting])
-    unfinished = {job.table.id: Conflict.on(job.table.name, "Its sources keep changing.") for job in waiting}
+    unfinished = {
+        job.table.id: Conflict.on(job.table.name, "Its sources keep changing.") for job in waiting
+    }
     return unfinished | done
 
 
@@ -139,8 +166,14 @@ def _refreshed_upstreams(jobs: Sequence[Job], waiting: Sequence[Job], done: Done
 def _summed(
     former: RefreshReport | MillstreamError | None, outcome: RefreshReport | MillstreamError
 ) -> RefreshReport | MillstreamError:
-    """Return the outcome of two refreshes in this round: if the second found no changes, the first report, redated."""
-    if isinstance(former, RefreshReport) and isinstance(outcome, RefreshReport) and outcome.action == "NO_DATA":
+    """Return the outcome of two refreshes in this round: if the second found no changes, the first
+    report, redated.
+    """
+    if (
+        isinstance(former, RefreshReport)
+        and isinstance(outcome, RefreshReport)
+        and outcome.action == "NO_DATA"
+    ):
         return replace(former, data_timestamp=outcome.data_timestamp, frontier=outcome.frontier)
     return outcome
 
@@ -157,7 +190,9 @@ def _leave_lost_wal(context: SchedulerContext, outcomes: Iterable[tuple[Job, Out
             return
 
 
-def _prepare(context: SchedulerContext, outcomes: Sequence[tuple[Job, Outcome]]) -> dict[int, Job | MillstreamError]:
+def _prepare(
+    context: SchedulerContext, outcomes: Sequence[tuple[Job, Outcome]]
+) -> dict[int, Job | MillstreamError]:
     """Repair the jobs that have gaps, plan those without a plan; return their new jobs or errors."""
     gaps = [(job, outcome) for job, outcome in outcomes if isinstance(outcome, Gap)]
     prepared = repair(context, gaps) if gaps else {}
@@ -168,14 +203,20 @@ def _prepare(context: SchedulerContext, outcomes: Sequence[tuple[Job, Outcome]])
 
 
 def _record(
-    context: SchedulerContext, tables: Sequence[StreamTable], done: Done, initiated_by: Initiator, started_at: datetime
+    context: SchedulerContext,
+    tables: Sequence[StreamTable],
+    done: Done,
+    initiated_by: Initiator,
+    started_at: datetime,
 ) -> None:
     for table in tables:
         outcome = done[table.id]
         if isinstance(outcome, RefreshReport):
             # At INFO, a thousand idle stream tables would fill the log every second.
             note = log.debug if outcome.action == "NO_DATA" else log.info
-            note("refreshed", table=outcome.name, action=outcome.action, rows_read=outcome.rows_read)
+            note(
+                "refreshed", table=outcome.name, action=outcome.action, rows_read=outcome.rows_read
+            )
         else:
             record_failure(context, table, outcome, initiated_by, started_at)
 
@@ -185,7 +226,9 @@ def _has_changed(outcome: RefreshReport | MillstreamError) -> bool:
 
 
 def _prune(context: SchedulerContext, changed: Sequence[Job]) -> None:
-    """Remove the changes that all readers have consumed; if a buffer is locked, the next round does."""
+    """Remove the changes that all readers have consumed; if a buffer is locked, the next round
+    does.
+    """
     relids = sorted({relid for job in changed for relid in relids_read(job)})
     if relids:
         try:

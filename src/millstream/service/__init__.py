@@ -12,5 +12,6 @@ adopt, live_settings                 verbs about the installation
 requests/                            send requests to a running service; execute them
 run/                                 the service process, `millstream run`
 
-The API and the command line import `App` and the verbs. Rows are changed only by `refresh`, which this room calls.
+The API and the command line import `App` and the verbs. Rows are changed only by `refresh`, which
+this room calls.
 """

@@ -5,9 +5,9 @@
     capture    set up triggers on each source                                                        one after the other
     fill       refresh every stream table, by difference from its restored rows                      as a refresh does
 
-Stream tables that cannot be adopted are listed with the reason, and nothing is adopted until they are repaired or named
-in `forget`, which keeps their tables as ordinary tables. A process that is killed leaves the catalog either unchanged
-or rewritten; adopting again continues from there.
+Stream tables that cannot be adopted are listed with the reason, and nothing is adopted until they
+are repaired or named in `forget`, which keeps their tables as ordinary tables. A process that is
+killed leaves the catalog either unchanged or rewritten; adopting again continues from there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ class Adoption:
     def as_dict(self) -> dict[str, Any]:
         """Return the document that `--json` prints."""
         unresolved = [{"name": name, "reason": reason} for name, reason in self.unresolved]
-        return {"adopted": list(self.adopted), "forgotten": list(self.forgotten), "unresolved": unresolved}
+        return {
+            "adopted": list(self.adopted),
+            "forgotten": list(self.forgotten),
+            "unresolved": unresolved,
+        }
 
 
 @verb_anywhere
@@ -61,7 +65,9 @@ def adopt(app: App, *, forget: Sequence[str] = (), dry_run: bool = False) -> Ado
         unresolved = _examined(app, forget)
         names = [table.qualified for table in stream_tables.every(app.conn)]
         forgotten = tuple(stream_tables.named(app.conn, name).qualified for name in forget)
-        adopted = tuple(name for name in names if name not in forgotten and name not in dict(unresolved))
+        adopted = tuple(
+            name for name in names if name not in forgotten and name not in dict(unresolved)
+        )
         failpoint("adopt_examined")
         if dry_run:
             return Adoption(adopted, forgotten, unresolved)
@@ -83,20 +89,27 @@ def _is_foreign(app: App) -> bool:
 
 
 def _examined(app: App, forget: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the stream tables that cannot be adopted, each with the reason. Everything done here is undone."""
+    """Return the stream tables that cannot be adopted, each with the reason.
+
+    Everything done here is undone.
+    """
     with app.conn.transaction(force_rollback=True):
         _forget(app, forget)
         absent = adoption.missing_objects(app.conn)
         adoption.rewrite_oids(app.conn)
         tables = stream_tables.every(app.conn)
-        reasons = {table.qualified: absent.get(table.id) or _objection(app, table) for table in tables}
+        reasons = {
+            table.qualified: absent.get(table.id) or _objection(app, table) for table in tables
+        }
     for table in tables:
         app.forget(table.id)
     return tuple((name, reason) for name, reason in reasons.items() if reason)
 
 
 def _objection(app: App, table: StreamTable) -> str:
-    """Return why the table of that name is not the stream table's, or its query no longer holds; empty when neither."""
+    """Return why the table of that name is not the stream table's, or its query no longer holds;
+    empty when neither.
+    """
     [target] = targets.inspect(app.conn, [table.id])
     if target.state != "ours":
         error = targets.moved(app.conn, target, table.name)
@@ -104,13 +117,19 @@ def _objection(app: App, table: StreamTable) -> str:
     try:
         planned = app.plan(table)
         # The digests that would tell who has altered it are those of the other database.
-        target_shape.refuse_other_types(app.conn, table.name, table.relid or 0, planned.canonical.columns)
+        target_shape.refuse_other_types(
+            app.conn, table.name, table.relid or 0, planned.canonical.columns
+        )
     except MillstreamError as error:
         return f"{error.message}: {error.detail.rstrip('.')}" if error.detail else error.message
     wanted: definition_digests.Digests = (
         {("target", table.relid or 0): table.row_key.indexed()} if table.row_key else {}
     )
-    return "its unique index is gone" if definition_digests.changed_definitions(app.conn, {table.id: wanted}) else ""
+    return (
+        "its unique index is gone"
+        if definition_digests.changed_definitions(app.conn, {table.id: wanted})
+        else ""
+    )
 
 
 def _forget(app: App, names: Sequence[str]) -> None:
@@ -145,15 +164,23 @@ def _rewrite(app: App, forget: Sequence[str]) -> None:
 
 
 def _complete(app: App, adopted: tuple[str, ...]) -> Adoption:
-    """Set up what is not captured yet, and fill what is not filled; all of it may have been done before."""
+    """Set up what is not captured yet, and fill what is not filled; all of it may have been done
+    before.
+    """
     for source in sources.every(app.conn):
         if not source.columns:
             app.progress(f"capturing changes of {source.name}", None)
             triggers.install(
-                app.conn, relations.table(app.conn, source.relid), sources.needed_columns(app.conn, source.relid)
+                app.conn,
+                relations.table(app.conn, source.relid),
+                sources.needed_columns(app.conn, source.relid),
             )
             failpoint("adopt_captured")
-    empty = [table for table in stream_tables.every(app.conn) if table.frontier is None and table.status != "SUSPENDED"]
+    empty = [
+        table
+        for table in stream_tables.every(app.conn)
+        if table.frontier is None and table.status != "SUSPENDED"
+    ]
     reports = []
     for table in empty:
         app.progress(f"filling {table.name}", None)

@@ -1,12 +1,13 @@
-"""The boundary of the Python API: arguments are checked, and every error that leaves is a MillstreamError.
+"""The boundary of the Python API: arguments are checked, and every error that leaves is a
+MillstreamError.
 
     an argument of another type, text that no PostgreSQL text can hold    BadSetting
     an error of the server                                                by its SQLSTATE (`postgres.failures`)
     an error after Java has ended                                         JavaEnded
     anything else                                                         InternalError, with its cause
 
-KeyboardInterrupt and SystemExit pass. A call that Python itself refuses, with a parameter that does not exist, stays a
-TypeError.
+KeyboardInterrupt and SystemExit pass. A call that Python itself refuses, with a parameter that does
+not exist, stays a TypeError.
 """
 
 from __future__ import annotations

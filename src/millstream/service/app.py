@@ -1,7 +1,7 @@
 """The application: wires the rooms together for the verbs.
 
-It has one connection for the catalog and the cut, one Spark session, started when first needed, and a cached plan for
-each stream table, valid while its definition digests are unchanged.
+It has one connection for the catalog and the cut, one Spark session, started when first needed, and
+a cached plan for each stream table, valid while its definition digests are unchanged.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ class App:
 
             self.progress("starting Spark", None)
             spark = self._given or self._start()
-            # A session of our own on the given context: its settings and views stay those of others.
+            # A session of our own on the given context: its settings and views stay those of
+            # others.
             own = self._is_alone and not self._given
             self._engine = Engine(spark if own else prepare(spark.newSession()))
             self._engine.warm()
@@ -180,13 +181,15 @@ class App:
             self._check_kept(table, planned)
             planned = self.plan(table)
         upstreams = frozenset(one.id for one in planned.upstreams)
-        return Job(table, planned.blocks, full, planned.digests | _target(table), upstreams=upstreams)
+        return Job(
+            table, planned.blocks, full, planned.digests | _target(table), upstreams=upstreams
+        )
 
     def unplanned(self, tables: Sequence[StreamTable]) -> dict[int, Job]:
         """Return jobs without a plan, for stream tables that need none unless a source has changed.
 
-        Their sources and digests are in the catalog. Planning hundreds of stream tables, of which a few have changed,
-        would be most of what a new process does.
+        Their sources and digests are in the catalog. Planning hundreds of stream tables, of which a
+        few have changed, would be most of what a new process does.
         """
         asked = [table for table in tables if self._may_stay_unplanned(table)]
         # Not looked up twice: meanwhile another application may forget one.
@@ -197,13 +200,18 @@ class App:
         for table in asked:
             found, relids, ids = recorded[table.id] or read[table.id]
             if found and relids:
-                jobs[table.id] = Job(table, (), digests=found | _target(table), upstreams=ids, recorded_relids=relids)
+                jobs[table.id] = Job(
+                    table, (), digests=found | _target(table), upstreams=ids, recorded_relids=relids
+                )
         return jobs
 
     def _recorded(self, ids: Sequence[int]) -> dict[int, Recorded]:
         if not ids:
             return {}
-        stands_on, read = definition_digests.recorded(self.conn, ids), sources.read_by_each(self.conn, list(ids))
+        stands_on, read = (
+            definition_digests.recorded(self.conn, ids),
+            sources.read_by_each(self.conn, list(ids)),
+        )
         above = upstreams.every(self.conn)
         return {
             id_: (
@@ -217,24 +225,31 @@ class App:
     def _may_stay_unplanned(self, table: StreamTable) -> bool:
         if table.id in self._shared.plans or table.frontier is None:
             return False
-        # What another version planned is planned again, though nothing has changed: it may have planned wrongly.
+        # What another version planned is planned again, though nothing has changed: it may have
+        # planned wrongly.
         return table.reads_clock is False and table.planned_by == version_stamp()
 
     def _check_kept(self, table: StreamTable, planned: QueryPlan) -> None:
-        """Check that the state of the blocks fits the plan; later, if another process refreshes the table now."""
+        """Check that the state of the blocks fits the plan; later, if another process refreshes the
+        table now.
+        """
         with self.mutex.stream_tables([table.id]) as free:
             if not free:
                 return
             block_tables.replace(self.conn, table, planned)
             if table.relid and follow_types(self.conn, table, planned):
-                planned = planned.stored_in(definition_digests.digests_of_target(self.conn, table.relid))
+                planned = planned.stored_in(
+                    definition_digests.digests_of_target(self.conn, table.relid)
+                )
                 self._shared.plans[table.id] = (table.created_at, planned)
             with self.conn.transaction():
                 dependencies.record(self.conn, table.id, planned.upstreams)
                 _record_names(self.conn, table, planned)
                 if (table.planned_by, table.reads_clock) != (version_stamp(), planned.reads_clock):
                     stamp, reads_clock = version_stamp(), planned.reads_clock
-                    stream_tables.set_planned(self.conn, table.id, planned_by=stamp, reads_clock=reads_clock)
+                    stream_tables.set_planned(
+                        self.conn, table.id, planned_by=stamp, reads_clock=reads_clock
+                    )
                 self.hold_epoch()
             self._shared.kept.add(table.id)
 
@@ -255,7 +270,8 @@ class App:
         if self._is_closed:
             raise Closed.by_user()
         with contextlib.suppress(psycopg.OperationalError):
-            # Does not wait. The first takes in what the server said at the end, the second that it has ended.
+            # Does not wait. The first takes in what the server said at the end, the second that it
+            # has ended.
             self.conn.pgconn.consume_input()
             self.conn.pgconn.consume_input()
         if self.conn.closed:
@@ -267,7 +283,9 @@ class App:
             self._memory.forget()
 
     def _session_of_leader(self) -> Connection:
-        """Open a session; in a service only while it leads: the next leader ends the sessions that are there."""
+        """Open a session; in a service only while it leads: the next leader ends the sessions that
+        are there.
+        """
         conn = _main_session(self.dsn)
         try:
             if self.epoch is not None:
@@ -279,11 +297,15 @@ class App:
         return conn
 
     def hold_epoch(self) -> None:
-        """Hold the leader's epoch until the transaction ends; raise Deposed if another process leads."""
+        """Hold the leader's epoch until the transaction ends; raise Deposed if another process
+        leads.
+        """
         fence.hold(self.conn)
 
     def hang_up(self) -> None:
-        """End what is being done, from another thread: its transaction is rolled back, and it raises ServerDown."""
+        """End what is being done, from another thread: its transaction is rolled back, and it
+        raises ServerDown.
+        """
         for one in (self.mutex, self.follower, self.journal):
             for conn in one.sessions():
                 hang_up(conn)
@@ -304,18 +326,34 @@ def _main_session(dsn: str) -> Connection:
     return conn
 
 
-def plan_recorded(conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]) -> QueryPlan:
+def plan_recorded(
+    conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]
+) -> QueryPlan:
     """Plan a recorded query, with its recorded key, for the columns that are stored."""
     owner = rights.owners(conn, [table.relid or 0]).get(table.relid or 0)
     with waiting_at_most(conn, PLAN_PATIENCE):
         renamed = renames.find(conn, query_names.recorded(conn, table.id))
-        text = renames.follow(conn, table.canonical_query, renamed) if renamed else table.canonical_query
+        text = (
+            renames.follow(conn, table.canonical_query, renamed)
+            if renamed
+            else table.canonical_query
+        )
         keys = renames.present_keys(table.row_key.sources, renamed) if table.row_key else {}
-        planned = plan_query(conn, text, qualified=True, keys=keys, rights=Rights(owner, trusted_roles))
+        planned = plan_query(
+            conn, text, qualified=True, keys=keys, rights=Rights(owner, trusted_roles)
+        )
         dependencies.refuse_cycle(conn, table.id, planned.upstreams)
         target_shape.check(conn, table.id, table.name, table.relid or 0, planned.canonical.columns)
-        planned = planned.stored_in(definition_digests.digests_of_target(conn, table.relid)) if table.relid else planned
-    return planned.keyed(table.row_key.materialized(table.name, planned.block.key)) if table.row_key else planned
+        planned = (
+            planned.stored_in(definition_digests.digests_of_target(conn, table.relid))
+            if table.relid
+            else planned
+        )
+    return (
+        planned.keyed(table.row_key.materialized(table.name, planned.block.key))
+        if table.row_key
+        else planned
+    )
 
 
 def _record_names(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
@@ -338,4 +376,6 @@ def _record_names(conn: Connection, table: StreamTable, planned: QueryPlan) -> N
 
 
 def _target(table: StreamTable) -> Digests:
-    return {("target", table.relid): table.row_key.indexed()} if table.row_key and table.relid else {}
+    return (
+        {("target", table.relid): table.row_key.indexed()} if table.row_key and table.relid else {}
+    )

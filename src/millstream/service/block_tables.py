@@ -1,8 +1,8 @@
 """Create, replace and drop the tables and views of a stream table's blocks.
 
-A plan is recorded as its printed text. If a view under the query was replaced, or a newer Millstream plans differently,
-the state of the old plan is useless: it is created again, empty, and the stream table is computed from its sources; of
-its own rows only those that differ are changed.
+A plan is recorded as its printed text. If a view under the query was replaced, or a newer
+Millstream plans differently, the state of the old plan is useless: it is created again, empty, and
+the stream table is computed from its sources; of its own rows only those that differ are changed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,16 @@ def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
     for block, reader, columns in lookups(planned.blocks):
         _index(conn, state.index_sql(block, names.at(block.position), reader, columns))
     for block in planned.blocks:
-        if isinstance(block, LimitBlock) and block.order and isinstance(block.input.scan.table, BlockRows):
+        if (
+            isinstance(block, LimitBlock)
+            and block.order
+            and isinstance(block.input.scan.table, BlockRows)
+        ):
             below = planned.blocks[block.input.scan.table.block]
-            _index(conn, state.order_index_sql(below, names.at(below.position), block.input, block.order))
+            _index(
+                conn,
+                state.order_index_sql(below, names.at(below.position), block.input, block.order),
+            )
     for below, one, value in crossing_lookups(planned.blocks):
         _index(conn, state.order_index_sql(below, names.at(below.position), one, [Order(value)]))
     blocks.add(conn, table.id, [_recorded(conn, planned, block, names) for block in planned.blocks])
@@ -55,7 +62,9 @@ def drop(conn: Connection, table: StreamTable) -> None:
 
 
 def replace(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
-    """Replace the state if the plan is another one; the stream table then has no frontier until it is filled again."""
+    """Replace the state if the plan is another one; the stream table then has no frontier until it
+    is filled again.
+    """
     names = BlockNames(table.id, table.schema_name, table.name)
     wanted = [(str(block), _storage(planned, block, names)) for block in planned.blocks]
     if _is_as_recorded(wanted, blocks.of(conn, table.id)):
@@ -69,12 +78,16 @@ def replace(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
     return True
 
 
-def _is_as_recorded(wanted: Sequence[tuple[str, str]], recorded: Sequence[blocks.RecordedBlock]) -> bool:
+def _is_as_recorded(
+    wanted: Sequence[tuple[str, str]], recorded: Sequence[blocks.RecordedBlock]
+) -> bool:
     """Return True if these are the plan and the storage of each recorded block."""
     if [plan for plan, _ in wanted] != [block.plan for block in recorded]:
         return False
     # Older versions have not recorded the storage.
-    pairs = zip((storage for _, storage in wanted), (block.storage for block in recorded), strict=True)
+    pairs = zip(
+        (storage for _, storage in wanted), (block.storage for block in recorded), strict=True
+    )
     return all(there in (None, storage) for storage, there in pairs)
 
 
@@ -92,13 +105,19 @@ def _statements(planned: QueryPlan, block: Block, names: BlockNames) -> list[str
 
 @on_large_stack
 def _storage(planned: QueryPlan, block: Block, names: BlockNames) -> str:
-    """Return a digest of the block's state, with the types of its columns, which are not in its plan."""
+    """Return a digest of the block's state, with the types of its columns, which are not in its
+    plan.
+    """
     # As it was named when it was created: state tables go by the id.
     named = BlockNames(names.id, "", "")
-    return hashlib.md5("; ".join(_statements(planned, block, named)).encode(), usedforsecurity=False).hexdigest()
+    return hashlib.md5(
+        "; ".join(_statements(planned, block, named)).encode(), usedforsecurity=False
+    ).hexdigest()
 
 
-def _recorded(conn: Connection, planned: QueryPlan, block: Block, names: BlockNames) -> blocks.RecordedBlock:
+def _recorded(
+    conn: Connection, planned: QueryPlan, block: Block, names: BlockNames
+) -> blocks.RecordedBlock:
     state_name = names.at(block.position).state
     oid = relation_oid(conn, state_name) if isinstance(block, GroupedBlock) else None
     return blocks.RecordedBlock(

@@ -1,4 +1,6 @@
-"""The verb explain: how a stream table is maintained, all of it: blocks, demand, Spark SQL, last numbers."""
+"""The verb explain: how a stream table is maintained, all of it: blocks, demand, Spark SQL, last
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,11 @@ def explain(app: App, name: str) -> Explanation:
 
 
 def _heading(table: StreamTable) -> str:
-    frontier = f"frontier {table.frontier}, data of {table.data_timestamp}" if table.frontier else "not filled yet"
+    frontier = (
+        f"frontier {table.frontier}, data of {table.data_timestamp}"
+        if table.frontier
+        else "not filled yet"
+    )
     return f"{table.schema_name}.{table.name}  {table.status}, {table.refresh_mode}, every {table.schedule}\n{frontier}"
 
 
@@ -87,9 +93,16 @@ def _demand(block: Block) -> str:
     lines = []
     for branch in block.branches:
         for one in branch.inputs:
-            sent = ", ".join(str(message) for message in messages(branch, [one.name])) or "nothing else is read"
+            sent = (
+                ", ".join(str(message) for message in messages(branch, [one.name]))
+                or "nothing else is read"
+            )
             lines.append(f"a change of {one.scan.alias} ({one.name}): {sent}")
-            by = {scan.table.title for temporal_filters in one.temporal_filters for scan in temporal_filters.by}
+            by = {
+                scan.table.title
+                for temporal_filters in one.temporal_filters
+                for scan in temporal_filters.by
+            }
             crossing = f"the rows of {one.scan.alias} ({one.name}) that cross its temporal filter"
             lines += [f"a change of {title}: {crossing}" for title in sorted(by)]
         if isinstance(block, GroupedBlock) and block.head.consolidated and block.head.keys:
@@ -114,9 +127,17 @@ def _leaves(block: Block) -> str:
 
 def _moved(one: Input) -> FilterVersions:
     """Return its temporal filters, with equal versions."""
-    scans = {scan.alias: scan for temporal_filters in one.temporal_filters for scan in temporal_filters.by}
-    condition = " AND ".join(f"({temporal_filters.condition})" for temporal_filters in one.temporal_filters)
-    return FilterVersions(tuple(scan.item(_relation(scan)) for scan in scans.values()), condition, condition)
+    scans = {
+        scan.alias: scan
+        for temporal_filters in one.temporal_filters
+        for scan in temporal_filters.by
+    }
+    condition = " AND ".join(
+        f"({temporal_filters.condition})" for temporal_filters in one.temporal_filters
+    )
+    return FilterVersions(
+        tuple(scan.item(_relation(scan)) for scan in scans.values()), condition, condition
+    )
 
 
 def _spark(block: Block) -> str:
@@ -146,7 +167,8 @@ def _last(entry: HistoryEntry | None) -> str:
     ]
     lines += [f"+{entry.rows_inserted} ~{entry.rows_updated} -{entry.rows_deleted}"]
     lines += [
-        f"{one['alias']}: {one['rows']} rows by {one['path']} {one.get('why', '')}".rstrip() for one in entry.inputs
+        f"{one['alias']}: {one['rows']} rows by {one['path']} {one.get('why', '')}".rstrip()
+        for one in entry.inputs
     ]
     lines += ["  ".join(f"{name} {ms:.0f} ms" for name, ms in entry.phases.items())]
     return "\n".join(lines)

@@ -3,8 +3,8 @@
     ALTER COLUMN ... TYPE     the table keeps its oid, indexes, rights, comments and triggers
     start over                the next refresh computes the rows in full and applies the difference
 
-Stored values are converted, by a cast or by way of their text, so that readers see the former rows until that refresh
-commits. Where neither works, or makes two keys one, the table is emptied first.
+Stored values are converted, by a cast or by way of their text, so that readers see the former rows
+until that refresh commits. Where neither works, or makes two keys one, the table is emptied first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ HASTY = Patience(seconds=2.0)
 _CONVERSIONS = (sql.SQL("{column}::{type}"), sql.SQL("{column}::pg_catalog.text::{type}"))
 _NOTHING = sql.SQL("NULL::{type}")
 # Errors that do not depend on the values.
-_DEPENDENTS = (errors.FeatureNotSupported, errors.DependentObjectsStillExist, errors.InvalidObjectDefinition)
+_DEPENDENTS = (
+    errors.FeatureNotSupported,
+    errors.DependentObjectsStillExist,
+    errors.InvalidObjectDefinition,
+)
 
 
 def follow_types(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
@@ -51,8 +55,16 @@ def follow_types(conn: Connection, table: StreamTable, planned: QueryPlan) -> bo
     name = targets.ours(conn, table.id, table.name) if retyped else None
     if name is None:
         return False
-    log.warning("types followed", table=table.name, columns=[f"{one.name} {one.type}" for one in retyped])
-    under_lock(conn, [name], "ACCESS EXCLUSIVE", partial(_alter, conn, _Alteration(table, name, tuple(retyped))), HASTY)
+    log.warning(
+        "types followed", table=table.name, columns=[f"{one.name} {one.type}" for one in retyped]
+    )
+    under_lock(
+        conn,
+        [name],
+        "ACCESS EXCLUSIVE",
+        partial(_alter, conn, _Alteration(table, name, tuple(retyped))),
+        HASTY,
+    )
     return True
 
 
@@ -76,7 +88,9 @@ class _Alteration:
             )
             for one in self.columns
         ]
-        return sql.SQL("ALTER TABLE {} {}").format(self.name.identifier, sql.SQL(", ").join(clauses))
+        return sql.SQL("ALTER TABLE {} {}").format(
+            self.name.identifier, sql.SQL(", ").join(clauses)
+        )
 
 
 def _alter(conn: Connection, alteration: _Alteration) -> None:
@@ -87,11 +101,15 @@ def _alter(conn: Connection, alteration: _Alteration) -> None:
     stream_tables.start_over(conn, id)
 
 
-def convert(conn: Connection, table: StreamTable, name: Name, columns: Sequence[TypedColumn]) -> None:
+def convert(
+    conn: Connection, table: StreamTable, name: Name, columns: Sequence[TypedColumn]
+) -> None:
     """Give these columns of a stream table other types, in the caller's transaction."""
     alteration = _Alteration(table, name, tuple(columns))
     with naming_obstacles(table, name):
-        if not any(_is_converted(conn, alteration.statement(conversion)) for conversion in _CONVERSIONS):
+        if not any(
+            _is_converted(conn, alteration.statement(conversion)) for conversion in _CONVERSIONS
+        ):
             empty(conn, name)
             conn.execute(alteration.statement(_NOTHING))
 
@@ -115,7 +133,12 @@ def _is_converted(conn: Connection, statement: sql.Composed) -> bool:
     try:
         with conn.transaction():
             conn.execute(statement)
-    except (errors.DataError, errors.IntegrityError, errors.CannotCoerce, errors.DatatypeMismatch) as error:
+    except (
+        errors.DataError,
+        errors.IntegrityError,
+        errors.CannotCoerce,
+        errors.DatatypeMismatch,
+    ) as error:
         log.info("not converted", reason=str(error))
         return False
     return True

@@ -1,7 +1,9 @@
-"""The settings of a process with a database: its own, and below them those that the database stores.
+"""The settings of a process with a database: its own, and below them those that the database
+stores.
 
-The database checks a value when it is stored. A stored value from another version, or one that contradicts this
-process's own settings, is ignored with a warning: otherwise no command could connect to correct it.
+The database checks a value when it is stored. A stored value from another version, or one that
+contradicts this process's own settings, is ignored with a warning: otherwise no command could
+connect to correct it.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class SettingInfo:
 
 
 def read(conn: Connection, given: Settings) -> Settings:
-    """Return the given settings, with those that the database stores where no stronger place gives one."""
+    """Return the given settings, with those that the database stores where no stronger place gives
+    one.
+    """
     resolved = resolve(given, setting_definitions.stored(conn))
     for name, reason in resolved.ignored.items():
         log.warning("a setting of the database is ignored", name=name, reason=reason)
@@ -54,7 +58,9 @@ def read(conn: Connection, given: Settings) -> Settings:
 
 
 def resolve(given: Settings, stored: Mapping[str, str]) -> Resolved:
-    """Return the given settings with the stored ones below them; leave out stored values that cannot hold."""
+    """Return the given settings with the stored ones below them; leave out stored values that
+    cannot hold.
+    """
     ignored = {name: reason for name in stored if (reason := _refusal(name))}
     usable = {name: value for name, value in stored.items() if name not in ignored}
     while True:
@@ -75,7 +81,9 @@ def _refusal(name: str) -> str | None:
 
 
 def _culprits(error: BadSetting) -> set[str]:
-    """Return the settings that may be the cause: the one that is named, or all that are compared with another."""
+    """Return the settings that may be the cause: the one that is named, or all that are compared
+    with another.
+    """
     named = error.facts.get("name")
     return {str(named)} if named else {name for pair in ORDERED for name in pair}
 
@@ -107,7 +115,9 @@ def _note(name: str, resolved: Resolved, stored: Mapping[str, str]) -> str | Non
 def _hide_secrets(value: str) -> str:
     if not value.startswith("{"):
         return value
-    return json.dumps({name: "***" if _SECRET.search(name) else one for name, one in json.loads(value).items()})
+    return json.dumps(
+        {name: "***" if _SECRET.search(name) else one for name, one in json.loads(value).items()}
+    )
 
 
 @verb

@@ -24,10 +24,13 @@ PRUNE_EVERY = 3600.0
 
 
 @verb
-def refresh(app: App, name: str, *, full: bool = False, initiated_by: Initiator = "MANUAL") -> RefreshReport:
+def refresh(
+    app: App, name: str, *, full: bool = False, initiated_by: Initiator = "MANUAL"
+) -> RefreshReport:
     """Refresh one stream table now, and in the same cut first those that it reads, to any depth.
 
-    One of those that is suspended or fails stays as it is; the report then says so, and has its older data timestamp.
+    One of those that is suspended or fails stays as it is; the report then says so, and has its
+    older data timestamp.
     """
     table = app.named(name)
     upstreams = upstreams_of(app, table)
@@ -69,13 +72,20 @@ def _prune_history(app: App) -> None:
 
 
 def upstreams_of(app: App, table: StreamTable) -> list[StreamTable]:
-    """Return the stream tables that this one reads, to any depth, and that may be refreshed with it."""
+    """Return the stream tables that this one reads, to any depth, and that may be refreshed with
+    it.
+    """
     ids = recorded_graph(app.conn).upstreams(table.id) - {table.id}
     return refreshable(list(stream_tables.get_all(app.conn, sorted(ids)).values()))
 
 
 def _with_upstreams(
-    app: App, table: StreamTable, upstreams: Sequence[StreamTable], initiated_by: Initiator, *, full: bool
+    app: App,
+    table: StreamTable,
+    upstreams: Sequence[StreamTable],
+    initiated_by: Initiator,
+    *,
+    full: bool,
 ) -> RefreshReport | MillstreamError:
     recompute = frozenset({table.id}) if full else frozenset[int]()
     return refresh_tables(app, [*upstreams, table], initiated_by, full=recompute)[-1]

@@ -1,7 +1,8 @@
 """What the applications of one process share: plans, and the WAL reader.
 
-The service refreshes several graphs at once, each in an application of its own, with its own connections and Spark
-session. Only one of them at a time works on a stream table, not always the same one, so they share cached plans.
+The service refreshes several graphs at once, each in an application of its own, with its own
+connections and Spark session. Only one of them at a time works on a stream table, not always the
+same one, so they share cached plans.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class Shared:
     kept: set[int] = field(default_factory=set)
     """Those whose blocks were found to keep what the plan asks for."""
     recorded: dict[int, Recorded] = field(default_factory=dict)
-    """Of those that have not been planned: what they stand on, read, and which stream tables they read."""
+    """Of those that have not been planned: what they stand on, read, and which stream tables they
+    read.
+    """
     held: set[int] = field(default_factory=set)
     """The stream tables that one of the applications works on right now."""
     reader: Follower | None = None

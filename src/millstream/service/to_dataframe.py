@@ -20,7 +20,9 @@ _NATIVE = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timesta
 
 @verb
 def to_dataframe(app: App, name: str) -> DataFrame:
-    """Return the current rows; numbers, dates and timestamps in Spark's own types, all else as text."""
+    """Return the current rows; numbers, dates and timestamps in Spark's own types, all else as
+    text.
+    """
     table = app.named(name)
     columns = [output.column for output in app.plan(table).block.outputs]
     wires = [wire_of(column.type) for column in columns]
@@ -29,12 +31,16 @@ def to_dataframe(app: App, name: str) -> DataFrame:
         f"{quoted(c.name)}::text" if own else wire.encode_sql(quoted(c.name))
         for c, wire, own in zip(columns, wires, native, strict=True)
     ]
-    types = [pa.string() if own else wire.arrow_type for wire, own in zip(wires, native, strict=True)]
+    types = [
+        pa.string() if own else wire.arrow_type for wire, own in zip(wires, native, strict=True)
+    ]
     names = [f"c{number}" for number in range(len(columns))]
     schema = pa.schema([*zip(names, types, strict=True), ("__one", pa.int32())])
     rows = fetch(app.conn, f"SELECT {', '.join(listed)}, 1 FROM {table.qualified}", schema)
     made = app.engine().spark.createDataFrame(rows.select(names))
-    return made.select(*(_converted(name, column) for name, column in zip(names, columns, strict=True)))
+    return made.select(
+        *(_converted(name, column) for name, column in zip(names, columns, strict=True))
+    )
 
 
 def _converted(name: str, column: Column) -> SparkColumn:

@@ -1,10 +1,10 @@
 """Check and repair the connection around each verb.
 
-The server may be restarted, or end our session, at any moment. Then a refresh is applied in full or not at all. The
-caller gets ServerDown, which is retryable, and the next call connects again.
+The server may be restarted, or end our session, at any moment. Then a refresh is applied in full or
+not at all. The caller gets ServerDown, which is retryable, and the next call connects again.
 
-Before anything else each verb checks the catalog: it exists, has our version, was created in this database, and
-contains no code of others.
+Before anything else each verb checks the catalog: it exists, has our version, was created in this
+database, and contains no code of others.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """Keep Java's loaded classes in an archive, so that later starts are faster.
 
-Spark loads some twelve thousand classes; to find, read and check them is half of its start. The first Java that ends
-leaves them in an archive, already laid out as Java has them in memory; those that start later map it (JEP 350). Java
-itself compares the archive with its class path and does without where they differ.
+Spark loads some twelve thousand classes; to find, read and check them is half of its start. The
+first Java that ends leaves them in an archive, already laid out as Java has them in memory; those
+that start later map it (JEP 350). Java itself compares the archive with its class path and does
+without where they differ.
 
     spark-1a2b3c.jsa          what is mapped
     spark-1a2b3c.4711.new     what the Java of process 4711 leaves when it ends; its first bytes are written last
 
-It lies in the user's cache directory, some 150 MB for each Spark that is installed, and may be deleted at any time.
-What is mapped is code: a directory that others could have written to is not used, and an archive of others is deleted.
+It lies in the user's cache directory, some 150 MB for each Spark that is installed, and may be
+deleted at any time. What is mapped is code: a directory that others could have written to is not
+used, and an archive of others is deleted.
 """
 
 from __future__ import annotations

@@ -23,7 +23,14 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.errors import Cancelled, Conflict, MillstreamError, QueryTooDeep, RefreshFailed, ValueOutOfRange
+from millstream.errors import (
+    Cancelled,
+    Conflict,
+    MillstreamError,
+    QueryTooDeep,
+    RefreshFailed,
+    ValueOutOfRange,
+)
 from millstream.postgres.failures import NO_LOCK, failure_in_spark, sqlstate_in_text
 from millstream.spark import parts
 from millstream.spark.numbers import COMPARE, CREATE_COMPARE, NO_NUMBER
@@ -95,7 +102,9 @@ class Engine:
         return Evaluated(rows, len(context.statusTracker().getJobIdsForGroup(group)))
 
     def _add_functions(self, statement: str) -> None:
-        """Create the function that a statement calls, once in a session: it takes Spark a second or two."""
+        """Create the function that a statement calls, once in a session: it takes Spark a second or
+        two.
+        """
         if COMPARE in statement and not self._compares:
             self.spark.sql(CREATE_COMPARE)
             self._compares = True
@@ -112,7 +121,9 @@ class Engine:
         return Result(result.schema, _translating(result.tables, self._directory()))
 
     def store(self, tables: Iterable[pa.Table], schema: pa.Schema) -> Scanned:
-        """Send rows that are too many for the driver's memory; they exist for the next statement only."""
+        """Send rows that are too many for the driver's memory; they exist for the next statement
+        only.
+        """
         stored = parts.store(self.spark, tables, spark_schema(schema))
         self._stored.append(stored)
         return Scanned(stored.frame, len(stored.parts), lambda: stored.rows)
@@ -123,7 +134,9 @@ class Engine:
         self._stored.clear()
 
     def warm(self) -> None:
-        """Run a typical statement once on each Spark, so that the first refresh finds compiled code."""
+        """Run a typical statement once on each Spark, so that the first refresh finds compiled
+        code.
+        """
         application = self.spark.sparkContext.applicationId
         if application in _warm:
             return
@@ -170,13 +183,16 @@ def few(views: Mapping[str, Rows]) -> bool:
 
 def _size(views: Mapping[str, Rows]) -> int:
     """Return the number of rows; a scan counts as many."""
-    return sum(rows.num_rows if isinstance(rows, pa.Table) else _SMALL + 1 for rows in views.values())
+    return sum(
+        rows.num_rows if isinstance(rows, pa.Table) else _SMALL + 1 for rows in views.values()
+    )
 
 
 _LOCAL = "spark.sql.execution.arrow.localRelationThreshold"
 
-# For few rows: one partition, so that little is exchanged; no second job for a broadcast; no compilation. A table
-# above a megabyte is read by a task: otherwise the optimizer itself computes with its rows, which is slower.
+# For few rows: one partition, so that little is exchanged; no second job for a broadcast; no
+# compilation. A table above a megabyte is read by a task: otherwise the optimizer itself computes
+# with its rows, which is slower.
 _FEW: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
@@ -190,10 +206,12 @@ _FEW: Mapping[str, str] = {
 
 
 def _many(parallel: int, tasks: int) -> Mapping[str, str]:
-    """Return the settings for many rows: Spark's defaults, with adaptive execution to coalesce small partitions.
+    """Return the settings for many rows: Spark's defaults, with adaptive execution to coalesce
+    small partitions.
 
-    As many partitions as tasks read the rows, each of some 32 MB: one may have to be sorted in little memory.
-    Its tasks read what we send: as rows of the driver, the optimizer itself would compute with them, one by one.
+    As many partitions as tasks read the rows, each of some 32 MB: one may have to be sorted in
+    little memory. Its tasks read what we send: as rows of the driver, the optimizer itself would
+    compute with them, one by one.
     """
     return {
         "spark.sql.shuffle.partitions": str(max(2, parallel * 2, min(tasks, 1000))),
@@ -222,14 +240,20 @@ def view_name(kind: str) -> str:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Return True if Ctrl-C is the cause: Spark's own handler cancels the job, which then ends with an error."""
+    """Return True if Ctrl-C is the cause: Spark's own handler cancels the job, which then ends with
+    an error.
+    """
     seen, chain = set[int](), [error]
     while chain:
         one = chain.pop()
         if isinstance(one, KeyboardInterrupt):
             return True
         seen.add(id(one))
-        chain += [other for other in (one.__cause__, one.__context__) if other is not None and id(other) not in seen]
+        chain += [
+            other
+            for other in (one.__cause__, one.__context__)
+            if other is not None and id(other) not in seen
+        ]
     return False
 
 
@@ -240,12 +264,19 @@ def _translated(error: PySparkException, directory: str) -> MillstreamError:
     if "SPARK_JOB_CANCELLED" in text:
         return Cancelled.by("", text.split("\n")[0])
     if (sqlstate_in_text(text) or ("",))[0] == NO_LOCK:
-        return Conflict.on("", "A table that was to be scanned is about to be truncated or altered.")
+        return Conflict.on(
+            "", "A table that was to be scanned is about to be truncated or altered."
+        )
     if condition == "FAILED_TO_PARSE_TOO_COMPLEX" or "java.lang.StackOverflowError" in text:
         return QueryTooDeep.evaluated()
-    if condition in ("CAST_INVALID_INPUT", "NUMERIC_VALUE_OUT_OF_RANGE") or "NUMERIC_VALUE_OUT_OF_RANGE" in text:
+    if (
+        condition in ("CAST_INVALID_INPUT", "NUMERIC_VALUE_OUT_OF_RANGE")
+        or "NUMERIC_VALUE_OUT_OF_RANGE" in text
+    ):
         found = re.search(r"The value '?(.*?)'? (?:of the type|cannot be)", text)
-        return ValueOutOfRange.in_column("a column Spark computes with", found[1] if found else text.split("\n")[0])
+        return ValueOutOfRange.in_column(
+            "a column Spark computes with", found[1] if found else text.split("\n")[0]
+        )
     return failure_in_spark("", text, directory) or RefreshFailed.because(
         "", text.split("\n\nJVM stacktrace")[0][:2000]
     )

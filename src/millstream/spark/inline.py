@@ -1,8 +1,8 @@
 """Write a few rows into the statement itself, which is faster than creating a view of them.
 
-To hand rows over, and to make a view of them, takes some ten calls and three small analyses; without them an evaluation
-over small inputs takes a tenth less. Texts are written so that nothing in them can be anything else: letters, digits
-and plain signs as they are, all else by its number.
+To hand rows over, and to make a view of them, takes some ten calls and three small analyses;
+without them an evaluation over small inputs takes a tenth less. Texts are written so that nothing
+in them can be anything else: letters, digits and plain signs as they are, all else by its number.
 
 >>> print(inline(pa.table({"c0": pa.array([7, None], pa.int32())})))
 (SELECT /*+ COALESCE(1) */ CAST(c0 AS INT) AS c0 FROM VALUES (7), (NULL) AS v (c0))
@@ -31,7 +31,9 @@ Value = bool | int | float | str | None
 
 def inline(rows: pa.Table) -> str | None:
     """Return a FROM item of these rows; None if a view is better."""
-    if rows.num_rows * rows.num_columns > CELLS or any(type_ not in _TYPES for type_ in rows.schema.types):
+    if rows.num_rows * rows.num_columns > CELLS or any(
+        type_ not in _TYPES for type_ in rows.schema.types
+    ):
         return None
     values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
     listed = ", ".join(f"({', '.join(map(_literal, row))})" for row in values)
@@ -39,9 +41,13 @@ def inline(rows: pa.Table) -> str | None:
         return None
     names, types = rows.column_names, [_TYPES[type_] for type_ in rows.schema.types]
     if not listed:
-        nulls = ", ".join(f"CAST(NULL AS {type_}) AS {name}" for name, type_ in zip(names, types, strict=True))
+        nulls = ", ".join(
+            f"CAST(NULL AS {type_}) AS {name}" for name, type_ in zip(names, types, strict=True)
+        )
         return f"(SELECT /*+ COALESCE(1) */ {nulls} WHERE false)"
-    columns = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in zip(names, types, strict=True))
+    columns = ", ".join(
+        f"CAST({name} AS {type_}) AS {name}" for name, type_ in zip(names, types, strict=True)
+    )
     return f"(SELECT /*+ COALESCE(1) */ {columns} FROM VALUES {listed} AS v ({', '.join(names)}))"
 
 

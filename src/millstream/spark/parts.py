@@ -1,9 +1,11 @@
-"""Move many rows into and out of Spark in parts, so that its driver's memory never holds all of them.
+"""Move many rows into and out of Spark in parts, so that its driver's memory never holds all of
+them.
 
     in    each part is packed, sent, and written to the disks of Spark's executors before the next one is sent
     out   the tasks that compute the rows pack them and write them to disk; they are fetched part by part
 
-A packed row is one Arrow message of some thousand rows: Spark stores, moves and counts few large values.
+A packed row is one Arrow message of some thousand rows: Spark stores, moves and counts few large
+values.
 """
 
 from __future__ import annotations
@@ -51,11 +53,15 @@ class Stored:
 
 def store(spark: SparkSession, tables: Iterable[pa.Table], schema: str) -> Stored:
     """Send tables of this (Spark) schema, one after the other."""
-    # Spark takes a local table of messages for small, as it has few values, and would broadcast all rows in them.
+    # Spark takes a local table of messages for small, as it has few values, and would broadcast all
+    # rows in them.
     spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
     parts, rows = list[DataFrame](), 0
     for table in tables:
-        messages = [_packed(batch) for batch in table.combine_chunks().to_batches(max_chunksize=_MESSAGE_ROWS)]
+        messages = [
+            _packed(batch)
+            for batch in table.combine_chunks().to_batches(max_chunksize=_MESSAGE_ROWS)
+        ]
         sent = spark.createDataFrame(pa.table({"rows": pa.array(messages, pa.binary())}))
         parts.append(_on_disk(sent))
         rows += table.num_rows
@@ -140,7 +146,10 @@ def _on_disk(frame: DataFrame) -> DataFrame:
 
 
 def _delete(stored: DataFrame) -> None:
-    """Delete what `_on_disk` wrote. If that fails, Spark deletes it when nothing refers to it any more."""
+    """Delete what `_on_disk` wrote.
+
+    If that fails, Spark deletes it when nothing refers to it any more.
+    """
     with suppress(Exception):
         _written(stored).unpersist(False)
 

@@ -1,8 +1,8 @@
 """Give Spark directories that other users of the machine cannot read.
 
-Spark's files hold rows: shuffles, blocks that do not fit into memory, tables on their way from Python. By itself Spark
-writes them with mode 0644 into directories that everybody can enter. So each Java gets directories of its own, of mode
-0700:
+Spark's files hold rows: shuffles, blocks that do not fit into memory, tables on their way from
+Python. By itself Spark writes them with mode 0644 into directories that everybody can enter. So
+each Java gets directories of its own, of mode 0700:
 
     SPARK_LOCAL_DIRS, or spark.local.dir, or the temporary directory     one in each, for blocks and shuffles
     java.io.tmpdir, TMPDIR                                               the first of them, for all else
@@ -30,7 +30,9 @@ _made: list[Path] = []
 
 def make(conf: Mapping[str, str]) -> tuple[Path, ...]:
     """Make the private directories for a Java with this configuration; there is at least one."""
-    named = os.environ.get("SPARK_LOCAL_DIRS") or conf.get("spark.local.dir") or tempfile.gettempdir()
+    named = (
+        os.environ.get("SPARK_LOCAL_DIRS") or conf.get("spark.local.dir") or tempfile.gettempdir()
+    )
     made = tuple(_private_in(parent) for parent in named.split(",") if parent)
     _made.extend(made)
     return made
@@ -51,8 +53,8 @@ def java_option(directories: tuple[Path, ...]) -> str:
 def environment(directories: tuple[Path, ...]) -> Iterator[None]:
     """Set the environment in which Java is started, for a `with` block.
 
-    Spark's Python workers run in the working directory. Without PYTHONSAFEPATH they would import a module from there,
-    whoever had put it there, before any other of its name.
+    Spark's Python workers run in the working directory. Without PYTHONSAFEPATH they would import a
+    module from there, whoever had put it there, before any other of its name.
     """
     changed = {
         "SPARK_LOCAL_DIRS": ",".join(map(str, directories)),

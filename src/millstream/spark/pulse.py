@@ -1,14 +1,15 @@
 """Ping Java regularly, and kill one that hangs, so that no thread waits for it forever.
 
-A Java that hangs (its process is stopped, it waits for memory that does not come) keeps its connections open. A refresh
-would wait for it for ever. So a thread opens a connection of its own, which Java answers from a thread of its own,
-whatever its other threads are doing:
+A Java that hangs (its process is stopped, it waits for memory that does not come) keeps its
+connections open. A refresh would wait for it for ever. So a thread opens a connection of its own,
+which Java answers from a thread of its own, whatever its other threads are doing:
 
     ask ──▶ answer                                   ask again after EVERY seconds
     ask ──▶ refused, or the connection is closed     it is ending by itself; ask again
     ask ──▶ nothing for LIMIT seconds ──▶ ask once more ──▶ nothing for AGAIN seconds ──▶ SIGKILL
 
-The second question is for a process that was itself stopped together with Java: both go on, and the time is over.
+The second question is for a process that was itself stopped together with Java: both go on, and the
+time is over.
 """
 
 from __future__ import annotations

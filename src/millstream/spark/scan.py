@@ -16,14 +16,18 @@ from pyspark.sql import DataFrame, SparkSession
 # Rows are read by leaf relation and page range, 32 MB at a time.
 PAGES_PER_TASK = 4096
 MOST_TASKS = 2000
-# If the server refuses a connection, there is a message and no SQLSTATE. In a language other than English
-# it counts as a lost connection.
+# If the server refuses a connection, there is a message and no SQLSTATE. In a language other than
+# English it counts as a lost connection.
 _FULL = ("too many clients", "connection slots are reserved", "too many connections")
 _LOST = "08006"
 
 
-def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], schema: pa.Schema) -> Scanned:
-    """Return a DataFrame over the rows of all queries, and a counter of the rows that its tasks have read."""
+def scan(
+    spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], schema: pa.Schema
+) -> Scanned:
+    """Return a DataFrame over the rows of all queries, and a counter of the rows that its tasks
+    have read.
+    """
     counter = spark.sparkContext.accumulator(0)
     tasks = max(1, min(len(queries), MOST_TASKS))
     parts = _partitioned(spark, queries, tasks)
@@ -43,13 +47,21 @@ def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], s
                         for found in cursor.fetch_record_batch():
                             counter.add(found.num_rows)
                             yield pa.RecordBatch.from_arrays(
-                                [column.cast(field.type) for column, field in zip(found.columns, schema, strict=True)],
+                                [
+                                    column.cast(field.type)
+                                    for column, field in zip(found.columns, schema, strict=True)
+                                ],
                                 names=names,
                             )
                 except adbc.Error as error:
-                    # Only the text reaches the driver: `postgres/failures.py` looks for the SQLSTATE in it.
-                    code = error.sqlstate or ("53300" if any(one in str(error) for one in _FULL) else _LOST)
-                    raise RuntimeError(f"[SQLSTATE {code}] " + " ".join(str(error).split())) from error
+                    # Only the text reaches the driver: `postgres/failures.py` looks for the
+                    # SQLSTATE in it.
+                    code = error.sqlstate or (
+                        "53300" if any(one in str(error) for one in _FULL) else _LOST
+                    )
+                    raise RuntimeError(
+                        f"[SQLSTATE {code}] " + " ".join(str(error).split())
+                    ) from error
 
     frame = parts.mapInArrow(read, spark_schema(schema))
     return Scanned(frame, tasks, lambda: int(counter.value))
@@ -58,9 +70,10 @@ def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], s
 def _partitioned(spark: SparkSession, queries: Sequence[str], tasks: int) -> DataFrame:
     """Return a DataFrame of the queries with this many partitions, whose size Spark does not know.
 
-    Spark takes the size of the queries for the size of the rows that they return. A local table has a size from the
-    start; the output of a shuffle (`repartition`) has one once adaptive execution has run it. With either, Spark would
-    broadcast the largest table: collect all of its rows into the driver's memory.
+    Spark takes the size of the queries for the size of the rows that they return. A local table has
+    a size from the start; the output of a shuffle (`repartition`) has one once adaptive execution
+    has run it. With either, Spark would broadcast the largest table: collect all of its rows into
+    the driver's memory.
     """
     spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
     spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(tasks))

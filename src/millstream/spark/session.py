@@ -1,4 +1,5 @@
-"""Start one Spark session per process, in a Java of its own, and start another one if that Java ends.
+"""Start one Spark session per process, in a Java of its own, and start another one if that Java
+ends.
 
 A Java that hangs is killed first (see `pulse.py`).
 
@@ -49,10 +50,12 @@ EXACT: Mapping[str, str] = {
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.caseSensitive": "false",
-    # With outer joins over outer joins, inferred filters may lose a column that is needed: an internal error.
+    # With outer joins over outer joins, inferred filters may lose a column that is needed: an
+    # internal error.
     "spark.sql.constraintPropagation.enabled": "false",
-    # For a WITH query that numbers its rows and is used twice, this rule may return columns in another order than
-    # requested, or drop a filter (SPARK-58696, SPARK-59434): an internal error, or wrong rows.
+    # For a WITH query that numbers its rows and is used twice, this rule may return columns in
+    # another order than requested, or drop a filter (SPARK-58696, SPARK-59434): an internal error,
+    # or wrong rows.
     "spark.sql.optimizer.excludedRules": f"{_OPTIMIZER}.PushdownPredicatesAndPruneColumnsForCTEDef",
     # The analyzer needs some iterations for each level of a chain of joins.
     "spark.sql.analyzer.maxIterations": "10000",
@@ -104,7 +107,10 @@ _starting = Lock()
 
 
 def start(master: str, conf: Mapping[str, str], memory: int | None = None) -> SparkSession:
-    """Start or find the session; raise JavaMissing if Spark cannot run. `memory` is the driver's, in bytes."""
+    """Start or find the session; raise JavaMissing if Spark cannot run.
+
+    `memory` is the driver's, in bytes.
+    """
     found = java()
     # Tasks must run in this Python environment, whatever `python3` is on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -116,7 +122,9 @@ def start(master: str, conf: Mapping[str, str], memory: int | None = None) -> Sp
     # A larger result is an error, and does not end the driver.
     heap |= {"spark.driver.maxResultSize": f"{megabytes // 4}m"} if given else {}
     # Java options of the user are appended to ours; for duplicates the last one counts.
-    options = {_JAVA: f"{_LOCAL[_JAVA]} {class_archive.java_options(found.told)} {conf.get(_JAVA, '')}"}
+    options = {
+        _JAVA: f"{_LOCAL[_JAVA]} {class_archive.java_options(found.told)} {conf.get(_JAVA, '')}"
+    }
     chosen = {"spark.app.name": "millstream", "spark.master": master}
     chosen |= {**_LOCAL, **heap, **EXACT, **conf, **options}
     # Our own error reports it; PySpark would print a stack trace first.
@@ -130,7 +138,8 @@ def _session(conf: Mapping[str, str]) -> SparkSession:
     if SparkContext._active_spark_context is None:
         given = SparkConf().setAll(list(conf.items()))
         context = SparkContext(conf=given, gateway=SparkContext._gateway or _launched(given))
-        # PySpark has a thread that prints a traceback when Java ends; our errors report that anyway.
+        # PySpark has a thread that prints a traceback when Java ends; our errors report that
+        # anyway.
         context._accumulatorServer.handle_error = _passed_over  # type: ignore[method-assign]  # PySpark's
     return SparkSession.builder.config(map=dict(conf)).getOrCreate()
 
@@ -156,7 +165,11 @@ def _launched(conf: SparkConf) -> JavaGateway:
         grace = ARCHIVING if class_archive.AT_EXIT in conf.get(_JAVA, "") else GRACE
         _watchdogs[process.pid] = Watchdog(process.pid, directories, grace=grace)
         parameters = gateway.gateway_parameters
-        pulse.watch(process, pulse.Address(parameters.address, parameters.port, parameters.auth_token), _heard.append)
+        pulse.watch(
+            process,
+            pulse.Address(parameters.address, parameters.port, parameters.auth_token),
+            _heard.append,
+        )
     return gateway
 
 
@@ -201,7 +214,11 @@ class Running:
             return None
         if process.pid in _watchdogs:
             _watchdogs.pop(process.pid).release()
-        how = f"It was killed by signal {-status}." if status < 0 else f"It ended with status {status}."
+        how = (
+            f"It was killed by signal {-status}."
+            if status < 0
+            else f"It ended with status {status}."
+        )
         return " ".join([how, *_heard])
 
     def ended_by(self, error: BaseException) -> str | None:
@@ -228,7 +245,8 @@ class Running:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for stop in (context.stop, context.stop) if context is not None else ():
-                # The first call fails because of the dead Java, the second one releases what is left.
+                # The first call fails because of the dead Java, the second one releases what is
+                # left.
                 with suppress(Exception):
                     stop()
             with suppress(Exception):
@@ -240,7 +258,9 @@ class Running:
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block: Java, which ignores it, would start without us and run forever."""
+    """Delay Ctrl-C until the end of the block: Java, which ignores it, would start without us and
+    run forever.
+    """
     former = signal.getsignal(signal.SIGINT)
     if current_thread() is not main_thread() or not callable(former):
         yield
@@ -262,7 +282,9 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 def _memory() -> int:
-    """Return the memory for a local session: a quarter of the machine's, from one to four gigabytes."""
+    """Return the memory for a local session: a quarter of the machine's, from one to four
+    gigabytes.
+    """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1 << 30, min(4 << 30, machine // 4))
 

@@ -1,9 +1,10 @@
 """End Java and remove its files after this process was killed.
 
 Java notices the end of its standard input and shuts down. While Spark's optimizer works on a large
-query, that takes minutes, and a Java that hangs never ends. So a shell process watches each Java: its standard input
-is a pipe from this process, which is closed when this process ends, for any reason. Then Java has GRACE seconds;
-the first Java, which writes the class archive, has ARCHIVING seconds.
+query, that takes minutes, and a Java that hangs never ends. So a shell process watches each Java:
+its standard input is a pipe from this process, which is closed when this process ends, for any
+reason. Then Java has GRACE seconds; the first Java, which writes the class archive, has ARCHIVING
+seconds.
 
     this process ──pipe──▶ shell      end of the pipe: wait for Java, SIGKILL, remove the private directories
                  ──line──▶ shell      Java was seen to have ended: nothing to do
@@ -16,7 +17,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-# Seconds for Java's shutdown, and for the shutdown of one that writes the class archive (see `class_archive`).
+# Seconds for Java's shutdown, and for the shutdown of one that writes the class archive (see
+# `class_archive`).
 GRACE = 5
 ARCHIVING = 60
 
@@ -39,9 +41,18 @@ class Watchdog:
     """The shell that watches one Java."""
 
     def __init__(self, java: int, directories: Sequence[Path], *, grace: int = GRACE) -> None:
-        # In a session of its own: signals of a terminal or supervisor to our process group must not end it.
+        # In a session of its own: signals of a terminal or supervisor to our process group must not
+        # end it.
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _SCRIPT, "millstream-watchdog", str(java), str(grace), *map(str, directories)],
+            [
+                "/bin/sh",
+                "-c",
+                _SCRIPT,
+                "millstream-watchdog",
+                str(java),
+                str(grace),
+                *map(str, directories),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

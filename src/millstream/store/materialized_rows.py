@@ -3,7 +3,8 @@
     new      the new rows of the touched parts
     changes  images: rows that are stored and not new, rows that are new and not stored
 
-A part is computed as a whole: a partition of a window, all rows of a limit, the equal rows of a bag.
+A part is computed as a whole: a partition of a window, all rows of a limit, the equal rows of a
+bag.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _WHOLE = "'00000000-0000-0000-0000-000000000000'::uuid"
 
 
 def create_sql(block: Block, names: BlockNames) -> list[str]:
-    """Return the statements that create the table of rows, and the view by which other blocks read it."""
+    """Return the statements that create the table of rows, and the view by which other blocks read
+    it.
+    """
     columns = _columns(block)
     return [
         f"CREATE TABLE {names.materialized} AS "
@@ -52,12 +55,18 @@ def filled_sql(block: Block, names: BlockNames, rows: str) -> list[str]:
 
 def staged_rows(block: Block, rows: str) -> str:
     """Return a query of part and columns, in the types of staging tables."""
-    named = f"SELECT * FROM ({rows}) AS q (part, {_columns(block)})" if stages(columns_of(block)) else rows
+    named = (
+        f"SELECT * FROM ({rows}) AS q (part, {_columns(block)})"
+        if stages(columns_of(block))
+        else rows
+    )
     return stage(columns_of(block), named, "s.part")
 
 
 def change_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
-    """Return the statements that record the images in `changes`, then apply them to the stored rows."""
+    """Return the statements that record the images in `changes`, then apply them to the stored
+    rows.
+    """
     columns, own = _columns(block), columns_of(block)
     staged = ", ".join(staged_sql(f"o.{quoted(c.name)}", c.type) for c in own)
     came = unstage(own, names.changes, "s.__ms_action", f"s.{PART}")
@@ -91,10 +100,16 @@ def _nothing(block: Block, names: BlockNames) -> str:
         case LimitBlock():
             return f"{_source(block, names)} WHERE false"
         case RecursionBlock():
-            listed = ", ".join(quoted(output.column.name) for output in block.outputs if output.column.name != LEVEL)
+            listed = ", ".join(
+                quoted(output.column.name)
+                for output in block.outputs
+                if output.column.name != LEVEL
+            )
             return f"({block.text}) AS q ({listed}) WHERE false"
         case WindowBlock(head=head):
-            return f"({empty_select(block, [column.name for column in head.row_columns], names)}) AS r"
+            return (
+                f"({empty_select(block, [column.name for column in head.row_columns], names)}) AS r"
+            )
     return f"({empty_select(block, [column.name for column in block.columns], names)}) AS d"
 
 
@@ -132,7 +147,9 @@ def _bag_rows(block: Block, names: BlockNames) -> str:
     """Return a query of each distinct row: its hash, and the change of its number of copies."""
     rows = f"SELECT {_outputs(block)}, d.__net AS __ms_net FROM {decoded_rows(block, names)}"
     part = f"encode({row_hash([f'r.{quoted(output.column.name)}' for output in block.outputs])}, 'hex')::uuid"
-    consolidated = consolidated_sql(f"SELECT {part} AS part, r.* FROM ({rows}) AS r", "x.part", "__ms_net")
+    consolidated = consolidated_sql(
+        f"SELECT {part} AS part, r.* FROM ({rows}) AS r", "x.part", "__ms_net"
+    )
     return f"SELECT part, {_columns(block)}, total AS __ms_net FROM ({consolidated}) AS z"
 
 
@@ -145,7 +162,8 @@ def _bag_full(block: Block, names: BlockNames) -> str:
 
 
 def copies_sql(block: Block, names: BlockNames, changes: str, *, full: bool) -> str:
-    """Return a query of the rows that are then stored: each as often as it is stored now, and its change more.
+    """Return a query of the rows that are then stored: each as often as it is stored now, and its
+    change more.
 
     With `full`, what is stored now does not count.
     """

@@ -1,7 +1,7 @@
 """Name the relations that belong to a stream table, besides its own table.
 
-State lives in schema `millstream_state`; staging in temporary tables of the session, which stream tables of one
-shape share (`staging.py`), so that a refresh creates no catalog rows.
+State lives in schema `millstream_state`; staging in temporary tables of the session, which stream
+tables of one shape share (`staging.py`), so that a refresh creates no catalog rows.
 
     an aggregate        Spark -> delta -> groups -> state -> rows -> the stream table
     without a state     Spark -> delta                    -> rows -> the stream table
@@ -65,12 +65,24 @@ class BlockNames:
     # -- staging tables ----------------------------------------------------------------------
 
     def _staging(self, kind: str) -> str:
-        # With the block's position: a chain may have two blocks of one shape, staged at the same time.
+        # With the block's position: a chain may have two blocks of one shape, staged at the same
+        # time.
         return f"pg_temp.ms_{kind}_{self.shapes[self.block]}_{self.block}"
 
     def staging(self, terms: int = 0) -> list[str]:
-        """Return the names of all staging tables of the block; `terms` is the number of terms of a recursion."""
-        own = [self.new, self.delta, self.groups, self.group_rows, self.rows, self.steps, self.gone, self.changes]
+        """Return the names of all staging tables of the block; `terms` is the number of terms of a
+        recursion.
+        """
+        own = [
+            self.new,
+            self.delta,
+            self.groups,
+            self.group_rows,
+            self.rows,
+            self.steps,
+            self.gone,
+            self.changes,
+        ]
         return [*own, *(self.of_term(number).delta for number in range(terms))]
 
     @property

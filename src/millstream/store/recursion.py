@@ -4,8 +4,9 @@
     steps     derived rows, with the step that derived them
     gone      deleted rows, with the step that deleted them (UNION)
 
-The columns of a term are computed from rows of `delta`, but only after all runs were summed and only if a row
-remains: an expression is never evaluated for a pair of rows that did not exist at the same time.
+The columns of a term are computed from rows of `delta`, but only after all runs were summed and
+only if a row remains: an expression is never evaluated for a pair of rows that did not exist at the
+same time.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ def tables_sql(block: RecursionBlock, names: BlockNames) -> list[str]:
     """Return the statements that create the staging tables."""
     made = {}
     for number, term in enumerate(block.terms):
-        columns = [f"{quoted(c.name)} {postgres_type(c.wire.arrow_type)}" for c in term.block.columns]
-        made[names.of_term(number).delta] = f"({', '.join([*columns, '__net bigint', '__run int'])})"
+        columns = [
+            f"{quoted(c.name)} {postgres_type(c.wire.arrow_type)}" for c in term.block.columns
+        ]
+        made[names.of_term(number).delta] = (
+            f"({', '.join([*columns, '__net bigint', '__run int'])})"
+        )
     own = columns_of(block)
     rows = f"SELECT part, {_columns(block)}, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.materialized}"
     if stages(own):
@@ -36,7 +41,8 @@ def tables_sql(block: RecursionBlock, names: BlockNames) -> list[str]:
         rows = f"SELECT part, {listed}, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.materialized}"
     made |= dict.fromkeys((names.steps, names.gone), f"AS {rows} WITH NO DATA")
     return [
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {name.removeprefix('pg_temp.')} {what}" for name, what in made.items()
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {name.removeprefix('pg_temp.')} {what}"
+        for name, what in made.items()
     ]
 
 
@@ -46,7 +52,9 @@ def step(block: RecursionBlock, relation: str, number: int) -> str:
 
 
 def _typed(block: RecursionBlock, relation: str) -> str:
-    """Return the rows of `steps` or `gone` in the recursion's types, as a FROM item without an alias."""
+    """Return the rows of `steps` or `gone` in the recursion's types, as a FROM item without an
+    alias.
+    """
     return unstage(columns_of(block), relation, "s.part", "s.__ms_net", "s.__ms_step")
 
 
@@ -63,10 +71,14 @@ def _columns(block: RecursionBlock, alias: str = "") -> str:
 
 
 def _part(block: RecursionBlock) -> str:
-    """Return what identifies a row: in a set its values, compared by PostgreSQL's `=`; otherwise its exact text."""
+    """Return what identifies a row: in a set its values, compared by PostgreSQL's `=`; otherwise
+    its exact text.
+    """
     columns = [f"x.{quoted(output.column.name)}" for output in block.outputs]
     if block.each_once:
-        columns = [wire_of(o.column.type).key_sql(c) for o, c in zip(block.outputs, columns, strict=True)]
+        columns = [
+            wire_of(o.column.type).key_sql(c) for o, c in zip(block.outputs, columns, strict=True)
+        ]
     return f"encode({row_hash(columns)}, 'hex')::uuid"
 
 
@@ -80,13 +92,21 @@ def _summed(term: RecursionTerm, names: BlockNames, where: str, net: str, left: 
 
 
 def _given(
-    block: RecursionBlock, names: BlockNames, where: str, left: str, *, net: str = "__net", level: int | None = None
+    block: RecursionBlock,
+    names: BlockNames,
+    where: str,
+    left: str,
+    *,
+    net: str = "__net",
+    level: int | None = None,
 ) -> str:
     """Return a query of the rows that all terms derive: part, columns, net."""
     parts = []
     for number, term in enumerate(block.terms):
         own = names.of_term(number)
-        outputs = ", ".join(f"{output.expr} AS {quoted(output.column.name)}" for output in term.block.outputs)
+        outputs = ", ".join(
+            f"{output.expr} AS {quoted(output.column.name)}" for output in term.block.outputs
+        )
         asked = [f"{_level(term)} = {level}"] if level is not None else []
         asked += [term.block.having] if term.block.having else []
         kept = f" WHERE {' AND '.join(asked)}" if asked else ""
@@ -113,7 +133,9 @@ def levels_sql(block: RecursionBlock, names: BlockNames) -> str:
 
 
 def level_sql(block: RecursionBlock, names: BlockNames, level: int) -> str:
-    """Return the statement that computes the net of each row of a level, from the changes and from the level before."""
+    """Return the statement that computes the net of each row of a level, from the changes and from
+    the level before.
+    """
     given = _given(block, names, f"__run IN (0, {level})", "<> 0", level=level)
     consolidated = consolidated_sql(given, "x.part", "__ms_net")
     staged = _staged(block, "z.")
@@ -122,7 +144,9 @@ def level_sql(block: RecursionBlock, names: BlockNames, level: int) -> str:
 
 def overdrawn_sql(names: BlockNames) -> str:
     """Return a query of the number of rows of which more copies are to be deleted than exist."""
-    return f"SELECT count(*) FROM {names.steps} AS b WHERE {stored_copies_sql(names)} + b.__ms_net < 0"
+    return (
+        f"SELECT count(*) FROM {names.steps} AS b WHERE {stored_copies_sql(names)} + b.__ms_net < 0"
+    )
 
 
 def carry_out_levels_sql(block: RecursionBlock, names: BlockNames, *, full: bool) -> list[str]:
@@ -135,15 +159,24 @@ def carry_out_levels_sql(block: RecursionBlock, names: BlockNames, *, full: bool
 
 
 def lost_sql(block: RecursionBlock, names: BlockNames) -> str:
-    """Return the statement that deletes stored rows which lost a derivation by the changes themselves."""
+    """Return the statement that deletes stored rows which lost a derivation by the changes
+    themselves.
+    """
     return _taken(block, names, f"SELECT part FROM ({_given(block, names, 'true', '< 0')}) AS g", 0)
 
 
 def lost_with_sql(block: RecursionBlock, names: BlockNames, run: int, number: int) -> str:
-    """Return the statement that deletes stored rows with a derivation from deleted rows, unless it is a new one."""
+    """Return the statement that deletes stored rows with a derivation from deleted rows, unless it
+    is a new one.
+    """
     where = f"__run = {run} OR (__run = 0 AND __net > 0)"
     net = f"CASE __run WHEN {run} THEN __net ELSE -__net END"
-    return _taken(block, names, f"SELECT part FROM ({_given(block, names, where, '> 0', net=net)}) AS g", number)
+    return _taken(
+        block,
+        names,
+        f"SELECT part FROM ({_given(block, names, where, '> 0', net=net)}) AS g",
+        number,
+    )
 
 
 def _taken(block: RecursionBlock, names: BlockNames, parts: str, number: int) -> str:
@@ -155,13 +188,21 @@ def _taken(block: RecursionBlock, names: BlockNames, parts: str, number: int) ->
 
 
 def take_out_sql(names: BlockNames) -> str:
-    """Return the statement that removes deleted rows from the stored ones, so that they do not derive each other."""
+    """Return the statement that removes deleted rows from the stored ones, so that they do not
+    derive each other.
+    """
     return f"DELETE FROM {names.materialized} AS k USING {names.gone} AS o WHERE o.part = k.part"
 
 
 def forget_sql(block: RecursionBlock, names: BlockNames) -> list[str]:
-    """Return the statement that clears the deltas of the steps, which are evaluated again over the remaining rows."""
-    deltas = [names.of_term(number).delta for number, term in enumerate(block.terms) if term.itself is not None]
+    """Return the statement that clears the deltas of the steps, which are evaluated again over the
+    remaining rows.
+    """
+    deltas = [
+        names.of_term(number).delta
+        for number, term in enumerate(block.terms)
+        if term.itself is not None
+    ]
     return [f"TRUNCATE {', '.join(deltas)}"]
 
 
@@ -169,26 +210,41 @@ def keys_sql(term: RecursionTerm, names: BlockNames) -> str:
     """Return a query of the wire keys by which derivations of the deleted rows are looked up."""
     wires = {column.name: column.wire for column in term.block.columns}
     types = {output.column.name: output.column.type for output in term.block.outputs}
-    values = [sent_key_sql(f"o.{quoted(column)}", wires[body], types[column]) for column, body in term.found_by]
+    values = [
+        sent_key_sql(f"o.{quoted(column)}", wires[body], types[column])
+        for column, body in term.found_by
+    ]
     return f"SELECT DISTINCT {', '.join([*values, '1'])} FROM {names.gone} AS o"
 
 
-def found_sql(block: RecursionBlock, names: BlockNames, runs: Sequence[int], number: int, *, full: bool) -> str:
-    """Return the statement that inserts each row which was derived in these runs and does not exist yet."""
+def found_sql(
+    block: RecursionBlock, names: BlockNames, runs: Sequence[int], number: int, *, full: bool
+) -> str:
+    """Return the statement that inserts each row which was derived in these runs and does not exist
+    yet.
+    """
     listed = ", ".join(map(str, runs))
-    return _new(block, names, _given(block, names, f"__run IN ({listed})", "> 0"), number, full=full)
+    return _new(
+        block, names, _given(block, names, f"__run IN ({listed})", "> 0"), number, full=full
+    )
 
 
 def rederived_sql(block: RecursionBlock, names: BlockNames, run: int) -> str:
-    """Return the statement that inserts again deleted rows which have a derivation from the remaining rows."""
+    """Return the statement that inserts again deleted rows which have a derivation from the
+    remaining rows.
+    """
     given = f"{_given(block, names, f'__run = {run}', '> 0')}"
-    of_them = f"SELECT g.* FROM ({given}) AS g WHERE g.part IN (SELECT o.part FROM {names.gone} AS o)"
+    of_them = (
+        f"SELECT g.* FROM ({given}) AS g WHERE g.part IN (SELECT o.part FROM {names.gone} AS o)"
+    )
     return _new(block, names, of_them, 0, full=False)
 
 
 def _new(block: RecursionBlock, names: BlockNames, given: str, number: int, *, full: bool) -> str:
     places = [names.steps] if full else [names.steps, names.materialized]
-    there = " AND ".join(f"NOT EXISTS (SELECT FROM {place} AS t WHERE t.part = g.part)" for place in places)
+    there = " AND ".join(
+        f"NOT EXISTS (SELECT FROM {place} AS t WHERE t.part = g.part)" for place in places
+    )
     return (
         f"INSERT INTO {names.steps} SELECT DISTINCT ON (g.part) g.part, {_staged(block, 'g.')}, 1, {number} "
         f"FROM ({given}) AS g WHERE {there}"
@@ -196,11 +252,15 @@ def _new(block: RecursionBlock, names: BlockNames, given: str, number: int, *, f
 
 
 def carry_out_set_sql(block: RecursionBlock, names: BlockNames, *, full: bool) -> list[str]:
-    """Return the statements that store the derived rows, and record how they differ from the deleted ones."""
+    """Return the statements that store the derived rows, and record how they differ from the
+    deleted ones.
+    """
     if full:
         rows = f"SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t"
         return [*filled_sql(block, names, rows), *change_sql(block, names, full=True)]
-    went, came = (_images(block, *pair) for pair in ((names.gone, names.steps), (names.steps, names.gone)))
+    went, came = (
+        _images(block, *pair) for pair in ((names.gone, names.steps), (names.steps, names.gone))
+    )
     return [
         f"INSERT INTO {names.changes} SELECT 'D', {went} UNION ALL SELECT 'I', {came}",
         f"INSERT INTO {names.materialized} SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t",

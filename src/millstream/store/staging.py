@@ -1,13 +1,14 @@
 """Manage staging tables: temporary tables of a session that hold the rows to apply.
 
-A staging table is created for a shape (the staged columns with their types and collations), not for a stream
-table. Stream tables of one shape use it one after the other, and clear it before use:
+A staging table is created for a shape (the staged columns with their types and collations), not for
+a stream table. Stream tables of one shape use it one after the other, and clear it before use:
 
     500 sums by region      three staging tables in all, not 1,500
 
-PostgreSQL holds locks until the transaction ends, and a new temporary table with its row type, its TOAST table and
-TOAST index takes four. ON COMMIT DELETE ROWS would be no solution: each commit truncates all such tables of the
-session, used or not, which takes three locks each and some milliseconds.
+PostgreSQL holds locks until the transaction ends, and a new temporary table with its row type, its
+TOAST table and TOAST index takes four. ON COMMIT DELETE ROWS would be no solution: each commit
+truncates all such tables of the session, used or not, which takes three locks each and some
+milliseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from millstream.algebra.block import Block, GroupedBlock, RecursionBlock
 from millstream.postgres.connection import Connection
 from millstream.store.names import BlockNames
 
-# Up to this size DELETE is used: TRUNCATE creates new files, which costs as much as deleting some thousand rows.
+# Up to this size DELETE is used: TRUNCATE creates new files, which costs as much as deleting some
+# thousand rows.
 SMALL_BYTES = 1 << 20
 # A larger staging table is truncated at the end of the cut, to free disk space on the server.
 LARGE_BYTES = 8 << 20
@@ -52,13 +54,21 @@ def release(conn: Connection) -> None:
 # -- shapes ----------------------------------------------------------------------------------
 
 
-def shapes(conn: Connection, asked: Mapping[BlockNames, Sequence[Block]]) -> dict[BlockNames, tuple[str, ...]]:
-    """Return the shapes of the blocks of each stream table, by one query. Call it in the cut that stages the rows.
+def shapes(
+    conn: Connection, asked: Mapping[BlockNames, Sequence[Block]]
+) -> dict[BlockNames, tuple[str, ...]]:
+    """Return the shapes of the blocks of each stream table, by one query. Call it in the cut that
+    stages the rows.
 
     Staged columns come from the block, and from the relations that the block maintains.
     """
     relations = {names.target for names in asked}
-    relations |= {name for names, blocks in asked.items() for block in blocks for name in _stored(names, block)}
+    relations |= {
+        name
+        for names, blocks in asked.items()
+        for block in blocks
+        for name in _stored(names, block)
+    }
     columns = _columns(conn, sorted(relations))
     return {
         names: tuple(_shape(names, block, columns, last=block is blocks[-1]) for block in blocks)
@@ -72,7 +82,9 @@ def _stored(names: BlockNames, block: Block) -> tuple[str, ...]:
 
 
 def _columns(conn: Connection, relations: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return, by relation, the columns in order: name, and type, modifier and collation in one text."""
+    """Return, by relation, the columns in order: name, and type, modifier and collation in one
+    text.
+    """
     query = (
         "SELECT r.name, array_agg(ARRAY[a.attname, concat_ws(' ', a.atttypid, a.atttypmod, a.attcollation)] "
         "ORDER BY a.attnum) FROM unnest(%s::text[]) AS r (name) "
@@ -82,7 +94,9 @@ def _columns(conn: Connection, relations: Sequence[str]) -> dict[str, list[tuple
     return dict(conn.execute(query, (list(relations),)).fetchall())
 
 
-def _shape(names: BlockNames, block: Block, columns: Mapping[str, list[tuple[str, str]]], *, last: bool) -> str:
+def _shape(
+    names: BlockNames, block: Block, columns: Mapping[str, list[tuple[str, str]]], *, last: bool
+) -> str:
     # The columns of the stream table are staged by position, so their names do not matter.
     target = [type_ for _, type_ in columns.get(names.target, ())] if last else []
     stored = [columns.get(relation, []) for relation in _stored(names, block)]
@@ -100,4 +114,8 @@ def digest(text: str) -> str:
 def _sent(block: Block) -> tuple[Any, ...]:
     """Return the columns that Spark sends for a block."""
     head = block.head if isinstance(block, GroupedBlock) else None
-    return block.columns, (head.keys, head.accumulators, head.row_columns) if head else (), block.kind
+    return (
+        block.columns,
+        (head.keys, head.accumulators, head.row_columns) if head else (),
+        block.kind,
+    )

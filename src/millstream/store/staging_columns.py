@@ -1,4 +1,5 @@
-"""Convert rows to the columns of staging tables, which have built-in types only (see `algebra.text_io`).
+"""Convert rows to the columns of staging tables, which have built-in types only (see
+`algebra.text_io`).
 
 `stage` converts typed rows for a staging table, `unstage` converts them back. If no column has a
 user-defined type, both return their argument.
@@ -34,7 +35,9 @@ def stage(columns: Sequence[Column], rows: str, *others: str) -> str:
 
 
 def unstage(columns: Sequence[Column], relation: str, *others: str) -> str:
-    """Return a staging table with these columns and others as a FROM item of typed rows, without an alias."""
+    """Return a staging table with these columns and others as a FROM item of typed rows, without an
+    alias.
+    """
     if not stages(columns):
         return relation
     listed = [f"{unstaged_sql(f's.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in columns]
@@ -42,7 +45,9 @@ def unstage(columns: Sequence[Column], relation: str, *others: str) -> str:
 
 
 def received_sql(sent: str, wire: Wire, type_: PgType) -> str:
-    """Convert a value from Spark for a staging table; a user-defined type stays the text that was sent."""
+    """Convert a value from Spark for a staging table; a user-defined type stays the text that was
+    sent.
+    """
     return sent if type_.output else staged_sql(wire.decode_sql(sent, type_), type_)
 
 

@@ -28,7 +28,10 @@ def create_sql(block: Block, names: BlockNames, query: str) -> list[str]:
     """Return the statements that create the table: the columns of the query, and its key or row id."""
     statements = [f"CREATE TABLE {names.target} AS {query} WITH NO DATA"]
     if block.key.kind == "row_id":
-        return [*statements, f"ALTER TABLE {names.target} ADD COLUMN {ROW_ID} bytea NOT NULL PRIMARY KEY"]
+        return [
+            *statements,
+            f"ALTER TABLE {names.target} ADD COLUMN {ROW_ID} bytea NOT NULL PRIMARY KEY",
+        ]
     return [*statements, index_sql(block, names)]
 
 
@@ -53,9 +56,13 @@ def long_keys_sql(block: Block, names: BlockNames) -> str | None:
 
 
 def long_columns(block: Block) -> dict[str, str]:
-    """Return the key columns with values of any length, with the expression that replaces each in a unique index."""
+    """Return the key columns with values of any length, with the expression that replaces each in a
+    unique index.
+    """
     types = {output.column.name: output.column.type for output in block.outputs}
-    found = {name: _LONG[types[name].base] for name in block.key.columns if types[name].base in _LONG}
+    found = {
+        name: _LONG[types[name].base] for name in block.key.columns if types[name].base in _LONG
+    }
     return {name: f"(md5({quoted(name)}{cast}))" for name, cast in found.items()}
 
 
@@ -74,7 +81,9 @@ def unique_index_sql(block: Block, names: BlockNames) -> str:
 
 
 def long_index_sql(block: Block, names: BlockNames) -> list[str]:
-    """Return the indexes for long keys: a unique one, and one for lookups; both accept values of any length."""
+    """Return the indexes for long keys: a unique one, and one for lookups; both accept values of
+    any length.
+    """
     long = long_columns(block)
     listed = ", ".join(long.get(name, quoted(name)) for name in block.key.columns)
     nulls = " NULLS NOT DISTINCT" if block.key.nullable else ""
@@ -85,9 +94,13 @@ def long_index_sql(block: Block, names: BlockNames) -> list[str]:
 
 
 def rows_table_sql(block: Block, names: BlockNames) -> str:
-    """Return the staging table of planned changes: the target's columns by position, under names of our own."""
+    """Return the staging table of planned changes: the target's columns by position, under names of
+    our own.
+    """
     types = _types(block)
-    listed = ", ".join(f"{_staged(f't.{theirs}', types.get(ours))} AS {ours}" for ours, theirs in _columns(block))
+    listed = ", ".join(
+        f"{_staged(f't.{theirs}', types.get(ours))} AS {ours}" for ours, theirs in _columns(block)
+    )
     return (
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.rows.removeprefix('pg_temp.')} "
         f"AS SELECT NULL::text AS op, NULL::tid AS tid, {listed} FROM {names.target} AS t WITH NO DATA"
@@ -96,7 +109,9 @@ def rows_table_sql(block: Block, names: BlockNames) -> str:
 
 def _columns(block: Block) -> list[tuple[str, str]]:
     """Return our name and the target's name of each stored column. Ours cannot equal a user's."""
-    columns = [(f"o{number}", quoted(output.column.name)) for number, output in enumerate(block.outputs)]
+    columns = [
+        (f"o{number}", quoted(output.column.name)) for number, output in enumerate(block.outputs)
+    ]
     return [*columns, ("row_id", ROW_ID)] if block.key.kind == "row_id" else columns
 
 
@@ -122,7 +137,10 @@ def _planned(block: Block, names: BlockNames) -> str:
     if not types:
         return names.rows
     # Qualified: it is read along the user's path.
-    values = [f"{unstaged_sql(ours, types[ours])} AS {ours}" if ours in types else ours for ours in _ours(block)]
+    values = [
+        f"{unstaged_sql(ours, types[ours])} AS {ours}" if ours in types else ours
+        for ours in _ours(block)
+    ]
     return f"(SELECT op, tid, {', '.join(values)} FROM {names.rows} AS s)"
 
 
@@ -210,13 +228,20 @@ def _group_rows(block: AggregateBlock, names: BlockNames) -> str:
     having = f" AND ({block.having})" if block.having else ""
     # A group that is gone has no state left; its key columns come from the touched group itself.
     stored = {key.name: unstaged_sql(f"g.{quoted(key.name)}", key.type) for key in block.head.keys}
-    keys = {quoted(o.column.name): f"({stored[o.key]})::{o.column.type.name}" for o in block.outputs if o.key}
+    keys = {
+        quoted(o.column.name): f"({stored[o.key]})::{o.column.type.name}"
+        for o in block.outputs
+        if o.key
+    }
     key = [f"{keys[theirs]} AS key_{ours}" for ours, theirs in _key(block)]
     own = ["uuid_send(g.id) AS row_id"] if block.key.kind == "row_id" else []
     outputs = _outputs(block)
     if block.having:
         # What HAVING leaves out must not be computed: it may guard a division.
-        outputs = [f"CASE WHEN {block.having} THEN {o.expr} END AS o{n}" for n, o in enumerate(block.outputs)]
+        outputs = [
+            f"CASE WHEN {block.having} THEN {o.expr} END AS o{n}"
+            for n, o in enumerate(block.outputs)
+        ]
     return (
         f"SELECT (s.id IS NOT NULL{having}) IS TRUE AS keep, {', '.join([*key, *outputs, *own])} "
         f"FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id"
@@ -235,15 +260,21 @@ def _keyed_rows(block: Block, names: BlockNames) -> str:
 
 
 def _matched(block: Block, names: BlockNames, new: str) -> str:
-    """Return a query that joins new rows to their stored rows and decides: insert, update or delete."""
+    """Return a query that joins new rows to their stored rows and decides: insert, update or
+    delete.
+    """
     ours = _ours(block)
-    texts = [f"ROW({', '.join(f'{alias}.{column}' for column in ours)})::text" for alias in ("t", "n")]
+    texts = [
+        f"ROW({', '.join(f'{alias}.{column}' for column in ours)})::text" for alias in ("t", "n")
+    ]
     op = (
         "CASE WHEN t.tid IS NULL THEN CASE WHEN n.keep THEN 'I' END WHEN NOT n.keep THEN 'D' "
         f"WHEN {texts[0]} IS DISTINCT FROM {texts[1]} THEN 'U' END"
     )
     select = f"SELECT {op}, t.tid, {_listed(block)} FROM new AS n LEFT JOIN stored AS t"
-    parts = [f"{select} ON {on}{f' WHERE {where}' if where else ''}" for on, where in _matches(block)]
+    parts = [
+        f"{select} ON {on}{f' WHERE {where}' if where else ''}" for on, where in _matches(block)
+    ]
     stored = ", ".join(f"{theirs} AS {mine}" for mine, theirs in _columns(block))
     return (
         f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({new}), "
@@ -254,7 +285,8 @@ def _matched(block: Block, names: BlockNames, new: str) -> str:
 def _matches(block: Block) -> list[tuple[str, str]]:
     """Return how new rows join stored ones: (condition, which new rows).
 
-    Rows with a NULL in the key are joined separately: the others then join by `=` only, for which a hash join works.
+    Rows with a NULL in the key are joined separately: the others then join by `=` only, for which a
+    hash join works.
     """
     if block.key.kind == "single":
         return [("true", "")]
@@ -265,12 +297,16 @@ def _matches(block: Block) -> list[tuple[str, str]]:
     if not block.key.nullable:
         return [(equal, "")]
     some_null = " OR ".join(f"{new} IS NULL" for _, new in pairs)
-    same = " AND ".join(f"({stored} = {new} OR ({stored} IS NULL AND {new} IS NULL))" for stored, new in pairs)
+    same = " AND ".join(
+        f"({stored} = {new} OR ({stored} IS NULL AND {new} IS NULL))" for stored, new in pairs
+    )
     return [(equal, f"NOT ({some_null})"), (same, some_null)]
 
 
 def _vanished(names: BlockNames) -> str:
-    """Return a query of the stored rows that a full read did not find, to be deleted, whoever wrote them."""
+    """Return a query of the stored rows that a full read did not find, to be deleted, whoever wrote
+    them.
+    """
     return (
         f"INSERT INTO {names.rows} (op, tid) SELECT 'D', t.ctid FROM {names.target} AS t "
         f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE o.tid = t.ctid)"
@@ -292,11 +328,15 @@ def _bag_rows(block: Block, names: BlockNames) -> str:
 
 def _bag_columns(block: Block) -> str:
     types = _types(block)
-    return ", ".join(_staged(f"n.o{number}", types.get(f"o{number}")) for number in range(len(block.outputs)))
+    return ", ".join(
+        _staged(f"n.o{number}", types.get(f"o{number}")) for number in range(len(block.outputs))
+    )
 
 
 def _bag(block: Block, names: BlockNames) -> str:
-    """Return the rows to insert and delete: new copies get the next ordinals, deleted ones are those with the last."""
+    """Return the rows to insert and delete: new copies get the next ordinals, deleted ones are
+    those with the last.
+    """
     listed = _bag_columns(block)
     have = (
         f"SELECT count(*) AS n FROM {names.target} AS t "

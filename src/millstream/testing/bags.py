@@ -24,11 +24,14 @@ class BagSlice:
         return self.came.total() + self.went.total()
 
     def account_for(self, before: Bag, after: Bag) -> None:
-        """Check that the rows before, with the inserted and without the deleted ones, are the rows after."""
+        """Check that the rows before, with the inserted and without the deleted ones, are the rows
+        after.
+        """
         told, found = before + self.came, after + self.went
         if told == found:
             return
-        # Some rows of many: a comparison of whole bags prints them all, and takes as long as that takes.
+        # Some rows of many: a comparison of whole bags prints them all, and takes as long as that
+        # takes.
         lost, extra = found - told, told - found
         what = [f"{lost.total()} changes are missing, such as {_some(lost)}"] if lost else []
         what += [f"{extra.total()} are too many, such as {_some(extra)}"] if extra else []

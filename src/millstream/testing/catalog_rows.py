@@ -1,4 +1,6 @@
-"""Rows of the catalog made by hand, for tests without a server; and time that passes for those with one."""
+"""Rows of the catalog made by hand, for tests without a server; and time that passes for those with
+one.
+"""
 
 from __future__ import annotations
 

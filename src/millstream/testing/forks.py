@@ -1,7 +1,8 @@
 """Run scripts in processes that are forked from one that has imported everything.
 
-Importing PySpark and Millstream takes three seconds, and the tests of crashes start some hundred processes. A forked
-process is one like any other: it opens its own connections, and SIGKILL ends it.
+Importing PySpark and Millstream takes three seconds, and the tests of crashes start some hundred
+processes. A forked process is one like any other: it opens its own connections, and SIGKILL ends
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(list(_PRELOADED))
 
 
-def run(script: Path, *arguments: str, environment: Mapping[str, str], timeout: float) -> CompletedProcess[str]:
+def run(
+    script: Path, *arguments: str, environment: Mapping[str, str], timeout: float
+) -> CompletedProcess[str]:
     """Run a script to its end, in exactly this environment."""
     with TemporaryDirectory(prefix="millstream-fork-") as directory:
         output, trouble = Path(directory) / "output", Path(directory) / "trouble"
@@ -36,17 +39,25 @@ def run(script: Path, *arguments: str, environment: Mapping[str, str], timeout: 
         output.touch()
         trouble.touch()
         process = _CONTEXT.Process(
-            target=_main, args=(str(script), arguments, dict(environment), str(output), str(trouble)), daemon=True
+            target=_main,
+            args=(str(script), arguments, dict(environment), str(output), str(trouble)),
+            daemon=True,
         )
         process.start()
         process.join(timeout)
         if process.exitcode is None:
             process.kill()
-            raise TimeoutExpired([str(script), *arguments], timeout, output.read_text(), trouble.read_text())
-        return CompletedProcess([str(script), *arguments], process.exitcode, output.read_text(), trouble.read_text())
+            raise TimeoutExpired(
+                [str(script), *arguments], timeout, output.read_text(), trouble.read_text()
+            )
+        return CompletedProcess(
+            [str(script), *arguments], process.exitcode, output.read_text(), trouble.read_text()
+        )
 
 
-def _main(script: str, arguments: tuple[str, ...], environment: dict[str, str], output: str, trouble: str) -> None:
+def _main(
+    script: str, arguments: tuple[str, ...], environment: dict[str, str], output: str, trouble: str
+) -> None:
     os.environ.clear()
     os.environ.update(environment)
     for path, stream in ((output, sys.stdout), (trouble, sys.stderr)):

@@ -1,4 +1,5 @@
-"""One query of each kind of block: groups, rows, windows, chains, recursions; each over a table of its own.
+"""One query of each kind of block: groups, rows, windows, chains, recursions; each over a table of
+its own.
 
 KINDS["sums"].format(t="t7")
 """

@@ -1,14 +1,16 @@
-"""The oracle: a stream table must be what PostgreSQL itself answers to its query, at the same snapshot.
+"""The oracle: a stream table must be what PostgreSQL itself answers to its query, at the same
+snapshot.
 
-It shares nothing with the product's own comparison or encoding, and knows neither plans nor blocks: only the user's
-query and the stored table. Run it on the connection of a cut, before the cut's transaction ends.
+It shares nothing with the product's own comparison or encoding, and knows neither plans nor blocks:
+only the user's query and the stored table. Run it on the connection of a cut, before the cut's
+transaction ends.
 
     columns   the same names, types (with modifier) and collations, in the same order
     rows      the same bag: numeric and float by value, everything else by its exact text
     close     relative tolerance for floats, which differ with the order of adding in PostgreSQL too
 
-The server prints the rows by COPY, which calls each type's own output function and no cast: a user may define a cast to
-text, which prints something else.
+The server prints the rows by COPY, which calls each type's own output function and no cast: a user
+may define a cast to text, which prints something else.
 
 `check` says nothing when all is well, and otherwise raises an AssertionError that prints the rows.
 """
@@ -68,7 +70,9 @@ def check(conn: Connection, query: str, target: str, *, close: float = 0.0) -> i
     """Compare; the number of rows when all is well. `target` is a table's name as SQL writes it."""
     expected, actual = shape_of_query(conn, query), shape_of_table(conn, target)
     if [str(one) for one in expected] != [str(one) for one in actual]:
-        raise AssertionError(f"{target} has other columns than its query\n{_columns(expected, actual)}\n{query}")
+        raise AssertionError(
+            f"{target} has other columns than its query\n{_columns(expected, actual)}\n{query}"
+        )
     found = difference(conn, query, target, expected, close=close)
     if found:
         names = ", ".join(one.name for one in expected)
@@ -89,7 +93,9 @@ _SHAPE = """
 
 
 def shape_of_query(conn: Connection, query: str) -> tuple[Shape, ...]:
-    """Return the columns of a query's result; a view tells them, in a savepoint that is rolled back."""
+    """Return the columns of a query's result; a view tells them, in a savepoint that is rolled
+    back.
+    """
     with users_path(conn), conn.transaction(force_rollback=True):
         conn.execute(f"CREATE TEMPORARY VIEW oracle_query AS {query}".encode())
         return shape_of_table(conn, "pg_temp.oracle_query")
@@ -111,7 +117,10 @@ def _columns(expected: tuple[Shape, ...], actual: tuple[Shape, ...]) -> str:
 def difference(
     conn: Connection, query: str, target: str, columns: tuple[Shape, ...], *, close: float = 0.0
 ) -> OracleDifference:
-    """Subtract each from the other, as bags. One statement reads both, so both are of one snapshot."""
+    """Subtract each from the other, as bags.
+
+    One statement reads both, so both are of one snapshot.
+    """
     names = ", ".join(quoted(column.name) for column in columns)
     listed = f", {names}" if columns else ""
     statement = (
@@ -123,7 +132,10 @@ def difference(
     # The user's query: its names are read along the user's path.
     with users_path(conn), conn.cursor() as cursor, cursor.copy(statement.encode()) as copy:
         for is_expected, *row in copy.rows():
-            values = (read(text) if read and text else text for text, read in zip(row, readers, strict=True))
+            values = (
+                read(text) if read and text else text
+                for text, read in zip(row, readers, strict=True)
+            )
             (expected if is_expected == "t" else actual)[tuple(values)] += 1
     floats = [place for place, column in enumerate(columns) if column.base in ("float4", "float8")]
     sides = list((expected - actual).elements()), list((actual - expected).elements())
@@ -140,7 +152,11 @@ def _float(text: str) -> str:
     return "0" if text == "-0" else text
 
 
-_READERS: Mapping[str, Callable[[str], str]] = {"numeric": _number, "float4": _float, "float8": _float}
+_READERS: Mapping[str, Callable[[str], str]] = {
+    "numeric": _number,
+    "float4": _float,
+    "float8": _float,
+}
 
 
 def _not_close(
@@ -162,7 +178,10 @@ def _not_close(
 def _alike(one: Row, other: Row, floats: list[int], close: float) -> bool:
     pairs = [(place, a, b) for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
     return all(
-        place in floats and a is not None and b is not None and math.isclose(float(a), float(b), rel_tol=close)
+        place in floats
+        and a is not None
+        and b is not None
+        and math.isclose(float(a), float(b), rel_tol=close)
         for place, a, b in pairs
     )
 

@@ -45,9 +45,19 @@ def encode(message: Parsed, xid: int | None = None) -> bytes:
         case RelationMessage(relid, schema, name, identity, columns):
             head = _text("" if schema == "pg_catalog" else schema) + _text(name) + identity.encode()
             listed = b"".join(
-                struct.pack(">B", c.is_key) + _text(c.name) + struct.pack(">Ii", c.type_oid, c.typmod) for c in columns
+                struct.pack(">B", c.is_key)
+                + _text(c.name)
+                + struct.pack(">Ii", c.type_oid, c.typmod)
+                for c in columns
             )
-            return b"R" + chunk + struct.pack(">I", relid) + head + struct.pack(">H", len(columns)) + listed
+            return (
+                b"R"
+                + chunk
+                + struct.pack(">I", relid)
+                + head
+                + struct.pack(">H", len(columns))
+                + listed
+            )
         case Insert(relid, new):
             return b"I" + chunk + struct.pack(">I", relid) + b"N" + _cells(new)
         case Update(relid, new, old, old_is):

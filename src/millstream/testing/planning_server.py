@@ -3,8 +3,9 @@
     orders = table("orders", "id int8, customer int4, amount numeric(12,2)", key="id")
     blocks = split_into_blocks(relation, columns, PlanningServerDouble())
 
-It infers the type of an expression from columns, constants, casts, operators and a few functions. It does not guess:
-for any other expression the test gives the type (or the value), and without it the double raises LookupError.
+It infers the type of an expression from columns, constants, casts, operators and a few functions.
+It does not guess: for any other expression the test gives the type (or the value), and without it
+the double raises LookupError.
 
 >>> [str(type_) for type_ in PlanningServerDouble().types([Expr("1 + 2.5"), Expr("lower('A') = 'a'")], [])]
 ['numeric', 'boolean']
@@ -43,7 +44,13 @@ _CONDITIONS = (
 )  # fmt: skip
 # Operators whose result may be known although an operand is NULL.
 _NOT_STRICT = (exp.Connector, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)
-_FUNCTIONS = {"lower": "text", "upper": "text", "length": "int4", "scale": "int4", "starts_with": "bool"}
+_FUNCTIONS = {
+    "lower": "text",
+    "upper": "text",
+    "length": "int4",
+    "scale": "int4",
+    "starts_with": "bool",
+}
 _OF_ARGUMENT = frozenset({"abs", "round", "trunc", "greatest", "least"})
 # Functions that return NULL if an argument is NULL.
 _STRICT_FUNCTIONS = frozenset({*_FUNCTIONS, "abs", "round", "trunc"})
@@ -75,15 +82,18 @@ def single_row(name: str, columns: str) -> BlockRows:
 def table(name: str, columns: str, *, key: str = "") -> SourceTable:
     """Return a table of schema public; `key` lists columns, which are NOT NULL then."""
     names = tuple(key.split())
-    listed = tuple(Column(match[1], pg_type(match[2]), match[1] in names) for match in _COLUMN.finditer(columns))
+    listed = tuple(
+        Column(match[1], pg_type(match[2]), match[1] in names)
+        for match in _COLUMN.finditer(columns)
+    )
     return SourceTable(listed, oid=next(_oids), schema="public", name=name, key=names)
 
 
 class PlanningServerDouble:
     """A `PlanningServer` that answers by inference, or as the test tells it.
 
-    `known_types` and `known_values` map the text of an expression to its type or value. `blocks` are the blocks that
-    were declared, in order.
+    `known_types` and `known_values` map the text of an expression to its type or value. `blocks`
+    are the blocks that were declared, in order.
     """
 
     def __init__(
@@ -97,19 +107,30 @@ class PlanningServerDouble:
 
     def types(self, expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...]:
         """Return the types of expressions over these tables."""
-        columns = {Ref(scan.alias, column.name): column.type for scan in scans for column in scan.table.columns}
+        columns = {
+            Ref(scan.alias, column.name): column.type
+            for scan in scans
+            for column in scan.table.columns
+        }
         return tuple(self._type(expression.tree, columns) for expression in expressions)
 
     def values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
-        """Return the values of constants; of a strict operator or function with an operand that is NULL, NULL."""
+        """Return the values of constants; of a strict operator or function with an operand that is
+        NULL, NULL.
+        """
         return tuple(self._value(text) for text in expressions)
 
     def declare(self, block: Block) -> BlockRows:
         """Return the rows of an inner block as a table."""
         self.blocks.append(block)
         columns = _columns_of(block)
-        outputs = [Column(output.column.name, self._type(Expr(output.expr).tree, columns)) for output in block.outputs]
-        return BlockRows(tuple(outputs), block=block.position, relation_name=f"block_{block.position}")
+        outputs = [
+            Column(output.column.name, self._type(Expr(output.expr).tree, columns))
+            for output in block.outputs
+        ]
+        return BlockRows(
+            tuple(outputs), block=block.position, relation_name=f"block_{block.position}"
+        )
 
     def _type(self, node: exp.Expression, columns: Mapping[Ref, PgType]) -> PgType:
         node = unwrapped(node)
@@ -137,7 +158,9 @@ class PlanningServerDouble:
             return str(node.this) if node.is_string or "." in node.name else int(node.name)
         if isinstance(node, exp.Null):
             return None
-        if _is_strict(node) and any(self._value(printed(operand)) is None for operand in node.iter_expressions()):
+        if _is_strict(node) and any(
+            self._value(printed(operand)) is None for operand in node.iter_expressions()
+        ):
             return None
         raise LookupError(f"the double cannot evaluate {text}: give it in `known_values`")
 
@@ -150,13 +173,21 @@ def _is_strict(node: exp.Expression) -> bool:
 
 
 def _columns_of(block: Block) -> dict[Ref, PgType]:
-    """Return the columns that the outputs of a block are over: of its body, its state, its group rows, its inputs."""
-    columns = {Ref(alias, column.name): column.type for alias in ("d", "r") for column in block.columns}
+    """Return the columns that the outputs of a block are over: of its body, its state, its group
+    rows, its inputs.
+    """
+    columns = {
+        Ref(alias, column.name): column.type for alias in ("d", "r") for column in block.columns
+    }
     for input_ in block.inputs():
-        columns |= {Ref(input_.scan.alias, column.name): column.type for column in input_.scan.table.columns}
+        columns |= {
+            Ref(input_.scan.alias, column.name): column.type for column in input_.scan.table.columns
+        }
     if isinstance(block, GroupedBlock):
         columns |= {Ref("s", key.name): key.type for key in block.head.keys}
-        columns |= {Ref("s", accumulator.name): accumulator.type for accumulator in block.head.accumulators}
+        columns |= {
+            Ref("s", accumulator.name): accumulator.type for accumulator in block.head.accumulators
+        }
     return columns
 
 
@@ -182,7 +213,9 @@ def _cast(node: exp.Expression, type_of: _TypeOf, columns: Mapping[Ref, PgType])
     return pg_type(printed(node.args["to"]))
 
 
-def _arithmetic(node: exp.Expression, type_of: _TypeOf, columns: Mapping[Ref, PgType]) -> PgType | None:
+def _arithmetic(
+    node: exp.Expression, type_of: _TypeOf, columns: Mapping[Ref, PgType]
+) -> PgType | None:
     bases = [type_of(child).base for child in node.iter_expressions()]
     if any(base not in _NUMBERS for base in bases):
         return None
@@ -194,17 +227,25 @@ def _case(node: exp.Expression, type_of: _TypeOf, columns: Mapping[Ref, PgType])
     return _first([*values, node.args.get("default")], type_of)
 
 
-def _coalesce(node: exp.Expression, type_of: _TypeOf, columns: Mapping[Ref, PgType]) -> PgType | None:
+def _coalesce(
+    node: exp.Expression, type_of: _TypeOf, columns: Mapping[Ref, PgType]
+) -> PgType | None:
     return _first([node.this, *node.expressions], type_of)
 
 
 def _first(values: Sequence[exp.Expression | None], type_of: _TypeOf) -> PgType | None:
-    known = (value for value in values if value is not None and not isinstance(unwrapped(value), exp.Null))
+    known = (
+        value
+        for value in values
+        if value is not None and not isinstance(unwrapped(value), exp.Null)
+    )
     value = next(known, None)
     return type_of(value) if value is not None else None
 
 
-def _function(node: exp.Expression, type_of: _TypeOf, columns: Mapping[Ref, PgType]) -> PgType | None:
+def _function(
+    node: exp.Expression, type_of: _TypeOf, columns: Mapping[Ref, PgType]
+) -> PgType | None:
     name = node.name.lower()
     if name in _OF_ARGUMENT:
         return type_of(node.expressions[0]).unwrapped()

@@ -1,4 +1,6 @@
-"""A TCP proxy that can fall silent: what a firewall does that forgets a connection and tells neither end."""
+"""A TCP proxy that can fall silent: what a firewall does that forgets a connection and tells
+neither end.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,12 @@ class Proxy:
                 client, _ = self._listener.accept()
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(str(self.target))
-                Thread(target=self._forward, args=(client, server, self._silent), name="proxied", daemon=True).start()
+                Thread(
+                    target=self._forward,
+                    args=(client, server, self._silent),
+                    name="proxied",
+                    daemon=True,
+                ).start()
 
     def _forward(self, client: socket.socket, server: socket.socket, silent: Event) -> None:
         with client, server, contextlib.suppress(OSError):

@@ -1,14 +1,16 @@
 """Random tables and random changes to them, each from a seed.
 
-Values come from small sets, so that rows meet, repeat and cancel; NULL is one of them everywhere. In a *cased*
-schema every table has a column `cid`, the case: queries join and group by it, so that one stream table holds as
-many independent small databases as there are cases, and one refresh tries them all.
+Values come from small sets, so that rows meet, repeat and cancel; NULL is one of them everywhere.
+In a *cased* schema every table has a column `cid`, the case: queries join and group by it, so that
+one stream table holds as many independent small databases as there are cases, and one refresh tries
+them all.
 
     t1  cid, id, j, h, g, ...    keyed by (cid, id)          j, h   to join by, int4 and int2/int8
     t2  cid, id, j, h, g, ...    without key, with equal rows    g      to group by, a text
 
-`Changes.batch` changes all tables: rows that come, go, change one column or many, change their keys, move to
-another case, come and go at once, go and come back; whole cases that empty, in all tables at the same time.
+`Changes.batch` changes all tables: rows that come, go, change one column or many, change their
+keys, move to another case, come and go at once, go and come back; whole cases that empty, in all
+tables at the same time.
 """
 
 from __future__ import annotations
@@ -81,7 +83,18 @@ _ENDS = {
     "rate4": ("777", "9999.9999"), "date": ("5874897-12-31", "4713-01-01 BC"),
 }  # fmt: skip
 # Numbers that Spark's decimals do not have, and some whose sum has more digits than they.
-_EXTREMES = ("NaN", "Infinity", "-Infinity", "1e200", "-1e200", "1e-100", "-1e-100", "9e19", "-9e19", "123456789.5")
+_EXTREMES = (
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1e200",
+    "-1e200",
+    "1e-100",
+    "-1e-100",
+    "9e19",
+    "-9e19",
+    "123456789.5",
+)
 # What can stand in `=`, in GROUP BY and in min() of PostgreSQL and of Spark.
 COMPARED = frozenset(KINDS) - {"jsonb"}
 
@@ -110,7 +123,9 @@ class RandomTable:
 
     def ddl(self) -> list[str]:
         """Return the statements that create it, with the indexes that lookups use."""
-        columns = [f"{c.name} {c.kind.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns]
+        columns = [
+            f"{c.name} {c.kind.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns
+        ]
         made = [f"CREATE TABLE {self.name} ({', '.join(columns)})"]
         if self.key:
             made.append(f"CREATE UNIQUE INDEX ON {self.name} ({', '.join(self.key)})")
@@ -180,7 +195,9 @@ class RandomChanges:
         self.touched.clear()
 
     def batch(self) -> set[int]:
-        """Change every table in several ways, in one transaction or in many; the cases that changed."""
+        """Change every table in several ways, in one transaction or in many; the cases that
+        changed.
+        """
         self.touched.clear()
         together = self.dice.random() < 0.5
         with self._transaction(together):
@@ -195,7 +212,9 @@ class RandomChanges:
         return set(self.touched)
 
     def strays(self) -> None:
-        """Add rows to every cased table, and take others away, that no row of another table joins by case."""
+        """Add rows to every cased table, and take others away, that no row of another table joins
+        by case.
+        """
         for number, table in enumerate(self.tables, 1):
             rows = [self._row(table) for _ in range(3)]
             for row in rows:
@@ -206,7 +225,9 @@ class RandomChanges:
             self._run(f"DELETE FROM {table.name} WHERE cid = {-number} AND j <> 777", table)
             # The rows of one case become strays.
             case = f"SELECT cid FROM {table.name} WHERE cid > 0 ORDER BY cid LIMIT 1"
-            self._run(f"UPDATE {table.name} SET cid = {-number}, j = 777 WHERE cid = ({case})", table)
+            self._run(
+                f"UPDATE {table.name} SET cid = {-number}, j = 777 WHERE cid = ({case})", table
+            )
             self._insert(table, rows)
 
     def extremes(self) -> None:
@@ -239,7 +260,9 @@ class RandomChanges:
         )  # fmt: skip
 
     def _go(self, table: RandomTable) -> None:
-        self._run(f"DELETE FROM {table.name} WHERE ctid = ANY(%s::tid[])", table, self._sample(table))
+        self._run(
+            f"DELETE FROM {table.name} WHERE ctid = ANY(%s::tid[])", table, self._sample(table)
+        )
 
     def _change_columns(self, table: RandomTable) -> None:
         free = [column for column in table.columns if column.name not in ("cid", "id")]
@@ -274,7 +297,9 @@ class RandomChanges:
         """Deleted, and inserted again as they were."""
         at = self._sample(table)
         with self.conn.transaction():
-            self.conn.execute(f"CREATE TEMPORARY TABLE kept AS TABLE {table.name} WITH NO DATA".encode())
+            self.conn.execute(
+                f"CREATE TEMPORARY TABLE kept AS TABLE {table.name} WITH NO DATA".encode()
+            )
             keep = f"INSERT INTO kept SELECT * FROM {table.name} WHERE ctid = ANY(%s::tid[])"
             self.conn.execute(keep.encode(), (at,))
             self._run(f"DELETE FROM {table.name} WHERE ctid = ANY(%s::tid[])", table, at)
@@ -284,7 +309,9 @@ class RandomChanges:
     def _there_and_back(self, table: RandomTable) -> None:
         at = self._sample(table)
         for sign in ("+", "-"):
-            at = self._run(f"UPDATE {table.name} SET j = j {sign} 1 WHERE ctid = ANY(%s::tid[])", table, at)
+            at = self._run(
+                f"UPDATE {table.name} SET j = j {sign} 1 WHERE ctid = ANY(%s::tid[])", table, at
+            )
 
     def _empty_cases(self) -> None:
         """Delete all rows of a case, in all tables: both sides of every join go at once."""
@@ -314,7 +341,11 @@ class RandomChanges:
         cases = " WHERE cid > 0" if table.cased else ""
         found = f"SELECT ctid::text FROM {table.name} AS t{cases} ORDER BY t::text"
         rows = self.conn.execute(found.encode()).fetchall()
-        return [self.dice.choice(rows)[0]] if len(rows) < 6 and rows else self._share([row[0] for row in rows])
+        return (
+            [self.dice.choice(rows)[0]]
+            if len(rows) < 6 and rows
+            else self._share([row[0] for row in rows])
+        )
 
     def _share(self, rows: list[str]) -> list[str]:
         return self.dice.sample(rows, int(len(rows) * self.dice.uniform(0.02, 0.12)))

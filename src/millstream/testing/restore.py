@@ -28,7 +28,9 @@ def dump(server: Server, dsn: str, file: Path) -> None:
 
 
 def restore(server: Server, file: Path, name: str, *, shift: int = 0) -> str:
-    """Make a database of that name from the file, after `shift` other tables have taken their oids; return its dsn."""
+    """Make a database of that name from the file, after `shift` other tables have taken their oids;
+    return its dsn.
+    """
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
         admin.execute(f'CREATE DATABASE "{name}"')
@@ -36,5 +38,7 @@ def restore(server: Server, file: Path, name: str, *, shift: int = 0) -> str:
     with psycopg.connect(dsn, autocommit=True) as conn:
         for number in range(shift):
             conn.execute(f"CREATE TABLE before_{number} (id int); DROP TABLE before_{number}")
-    subprocess.run([str(server.bindir / "pg_restore"), "-d", dsn, str(file)], check=True, capture_output=True)
+    subprocess.run(
+        [str(server.bindir / "pg_restore"), "-d", dsn, str(file)], check=True, capture_output=True
+    )
     return dsn

@@ -3,7 +3,8 @@
     with shared() as address:           the process that starts Spark, and ends it
         attached(address)               any other: a session of its own in the same Spark
 
-With a Spark each, they would compile the same code again, for the first minutes half of what the processors do.
+With a Spark each, they would compile the same code again, for the first minutes half of what the
+processors do.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pyspark.sql import SparkSession
 
 from millstream.spark import session
 
-# Tasks of one process may have to wait; those of the others go on. What is large is cut as for two processors.
+# Tasks of one process may have to wait; those of the others go on. What is large is cut as for two
+# processors.
 _MASTER = "local[4]"
 _CONF = {"spark.default.parallelism": "2"}
 # Where PySpark looks for a Java that runs already.
@@ -47,9 +49,11 @@ def attached(address: str) -> SparkSession:
         del os.environ[_PORT], os.environ[_SECRET]
     context = gateway.jvm.JavaSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
     conf = SparkConf(_jconf=context.getConf())
-    own = session.prepare(SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf)).newSession())
-    # What the product starts in this process; PySpark would take Java's default session, which all processes share:
-    # one of them would drop the views of another, and change its settings.
+    own = session.prepare(
+        SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf)).newSession()
+    )
+    # What the product starts in this process; PySpark would take Java's default session, which all
+    # processes share: one of them would drop the views of another, and change its settings.
     SparkSession._instantiatedSession = SparkSession._activeSession = own
     return own
 

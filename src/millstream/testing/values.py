@@ -1,4 +1,6 @@
-"""Values of every type that a source may have, each as text that PostgreSQL reads; odd ones first of all."""
+"""Values of every type that a source may have, each as text that PostgreSQL reads; odd ones first
+of all.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,10 @@ DEFINITIONS = """
 
 
 def declare(conn: Connection) -> dict[str, list[str]]:
-    """Declare the types of this server. What was not built into it, or lies not beside it, is left out."""
+    """Declare the types of this server.
+
+    What was not built into it, or lies not beside it, is left out.
+    """
     conn.execute(DEFINITIONS)
     there = {name for (name,) in conn.execute("SELECT name FROM pg_available_extensions")}
     for extension in {"citext", "hstore", "vector"} & there:

@@ -1,4 +1,7 @@
-"""Wait in a test for what another session or process is about to do. No test depends on how fast a machine is."""
+"""Wait in a test for what another session or process is about to do.
+
+No test depends on how fast a machine is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writers: many sessions at once that do to a few tables whatever applications do, each from a seed.
+"""Writers: many sessions at once that do to a few tables whatever applications do, each from a
+seed.
 
     transactions     of one to eight steps, from no time to some seconds long, at READ COMMITTED and REPEATABLE READ
     steps            INSERT, UPDATE, DELETE, MERGE, ON CONFLICT, COPY, keys that change, some of several equal rows
@@ -6,8 +7,8 @@
     ends             COMMIT, ROLLBACK, PREPARE TRANSACTION and, later, COMMIT PREPARED or ROLLBACK PREPARED
     now and then     TRUNCATE, refilled in the same transaction or left empty, committed or rolled back
 
-`VIEWS` are queries over these tables, one of each kind. What a writer does is decided by its seed; how the
-writers interleave is not, and no result may depend on it.
+`VIEWS` are queries over these tables, one of each kind. What a writer does is decided by its seed;
+how the writers interleave is not, and no result may depend on it.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ SAVEPOINT = 0.2
 # A TRUNCATE that did not get its lock is tried again after so many seconds.
 TRUNCATE_AGAIN = 4.0
 
-# What writers may do to each other; anything else is a fault of what stands between them and their tables.
+# What writers may do to each other; anything else is a fault of what stands between them and their
+# tables.
 QUARRELS = (
     errors.UniqueViolation,
     errors.CardinalityViolation,
@@ -88,7 +90,9 @@ def make_tables(conn: Connection) -> None:
 
 @dataclass
 class Writers:
-    """Sessions at work from entering to leaving a `with` block; an error that is none of theirs is raised there."""
+    """Sessions at work from entering to leaving a `with` block; an error that is none of theirs is
+    raised there.
+    """
 
     dsn: str
     seed: int = 0
@@ -109,12 +113,17 @@ class Writers:
 
     def __enter__(self) -> Self:
         for number in range(self.count):
-            self._threads.append(Thread(target=self._work, args=(number,), name=f"writer {number}", daemon=True))
+            self._threads.append(
+                Thread(target=self._work, args=(number,), name=f"writer {number}", daemon=True)
+            )
             self._threads[-1].start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._ended.set()
         for thread in self._threads:
@@ -204,7 +213,9 @@ class Writer:
             self.all.rest(self.dice.uniform(0, self.pace))
 
     def _savepoint(self) -> None:
-        """Run some steps under a savepoint, which is kept or rolled back, also if one of them fails."""
+        """Run some steps under a savepoint, which is kept or rolled back, also if one of them
+        fails.
+        """
         with self._deeper() as name:
             self._run(f"SAVEPOINT {name}")
             try:
@@ -234,7 +245,9 @@ class Writer:
     def _copy(self) -> None:
         with self.cursor.copy(SQL["copy_visits"]) as copy:
             for _ in range(self.dice.randint(1, 20)):
-                copy.write_row((f"page {self.dice.randrange(PAGES)}", self.dice.choice((None, 0, 1, 1, 1, 4))))
+                copy.write_row(
+                    (f"page {self.dice.randrange(PAGES)}", self.dice.choice((None, 0, 1, 1, 1, 4)))
+                )
 
     # A statement takes from these what it needs: values of any type.
     def _values(self) -> dict[str, Any]:

@@ -31,11 +31,15 @@ def test_only_the_frontiers_before_a_change_are_told(conn: Connection, watch: Wa
     assert changed(conn, [(a, end), (b, end), (b, start)]) == {(b, end), (b, start)}
 
 
-def test_a_transaction_that_commits_late_is_told_although_its_rows_are_old(conn: Connection, watch: Watch) -> None:
+def test_a_transaction_that_commits_late_is_told_although_its_rows_are_old(
+    conn: Connection, watch: Watch
+) -> None:
     conn.execute("CREATE TABLE a (id int)")
     a = watch("a").source.relid
     conn.execute("INSERT INTO a VALUES (1)")
-    written = conn.execute("SELECT max(xid::text)::bigint FROM millstream_changes.changes_" + str(a)).fetchall()[0][0]
+    written = conn.execute(
+        "SELECT max(xid::text)::bigint FROM millstream_changes.changes_" + str(a)
+    ).fetchall()[0][0]
     after = now(conn)
     # As if it had still been running when the frontier was taken; a later one has been seen.
     without = Snapshot(written, after.xmax, (written,))

@@ -24,9 +24,14 @@ def reader_of(conn: Connection, t: Watched) -> int:
     """A stream table over the source, without a frontier yet: its id."""
     name = f"reader_{next(_numbers)}"
     table = stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name=name, query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name=name, query="", canonical_query="", schedule="1s"
+        ),
     )
-    sources.add_dependency(conn, table.id, t.source.relid, [column.name for column in t.source.columns])
+    sources.add_dependency(
+        conn, table.id, t.source.relid, [column.name for column in t.source.columns]
+    )
     return table.id
 
 
@@ -79,7 +84,9 @@ def test_a_transaction_open_across_the_prune_loses_nothing(
     assert prune(conn, [t.source.relid]) == 2
 
 
-def test_a_prepared_transaction_across_the_prune_loses_nothing(conn: Connection, t: Watched) -> None:
+def test_a_prepared_transaction_across_the_prune_loses_nothing(
+    conn: Connection, t: Watched
+) -> None:
     reader = reader_of(conn, t)
     conn.execute("BEGIN")
     conn.execute("INSERT INTO t VALUES (1)")
@@ -115,7 +122,10 @@ def test_frontiers_that_saw_different_transactions_keep_the_union(
     for number, session in enumerate(sessions):
         session.execute("BEGIN")
         session.execute("INSERT INTO t VALUES (%s)", (number,))
-    xids = [session.execute("SELECT pg_current_xact_id()::text::int8").fetchall()[0][0] for session in sessions]
+    xids = [
+        session.execute("SELECT pg_current_xact_id()::text::int8").fetchall()[0][0]
+        for session in sessions
+    ]
     for session in sessions:
         session.execute("COMMIT")
     # Each has seen one of the two, as if their cuts had met the commits in different order.

@@ -1,4 +1,6 @@
-"""A slice holds what came after a frontier, and `pending` tells what waits there without missing a mark."""
+"""A slice holds what came after a frontier, and `pending` tells what waits there without missing a
+mark.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.capture.buffer.slices import Pending, buffer_name, column_name, pending, slice_condition
+from millstream.capture.buffer.slices import (
+    Pending,
+    buffer_name,
+    column_name,
+    pending,
+    slice_condition,
+)
 from millstream.errors import SourceChanged
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
@@ -78,8 +86,12 @@ def test_the_cap_stops_counting_and_hides_no_mark(conn: Connection, watch: Watch
     conn.execute("TRUNCATE t")
     conn.execute("ALTER TABLE t RENAME id TO other")
     conn.execute("INSERT INTO t VALUES (1)")
-    assert pending(conn, [(t, start)], cap=5) == [Pending(t, start, 5, truncated=True, gap="SOURCE_CHANGED")]
-    assert pending(conn, [(t, start)]) == [Pending(t, start, 1002, truncated=True, gap="SOURCE_CHANGED")]
+    assert pending(conn, [(t, start)], cap=5) == [
+        Pending(t, start, 5, truncated=True, gap="SOURCE_CHANGED")
+    ]
+    assert pending(conn, [(t, start)]) == [
+        Pending(t, start, 1002, truncated=True, gap="SOURCE_CHANGED")
+    ]
     assert pending(conn, []) == []
 
 

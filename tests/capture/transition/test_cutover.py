@@ -1,11 +1,13 @@
 """The law of the hand-over: whoever captures, every committed change counts once, at every cut.
 
-A run is a seed: eight writers, a session that changes the definitions of other tables, and three sources that are
-handed over to the log, and in every second run back to triggers, while cuts are taken all the time. At each of them
-what the buffers tell must be the difference to the one before. MILLSTREAM_TEST_HANDOVERS says how many runs.
+A run is a seed: eight writers, a session that changes the definitions of other tables, and three
+sources that are handed over to the log, and in every second run back to triggers, while cuts are
+taken all the time. At each of them what the buffers tell must be the difference to the one before.
+MILLSTREAM_TEST_HANDOVERS says how many runs.
 
-The control decides by positions in the log, as is often proposed: what a trigger wrote before the position counts, and
-what commits after it. A transaction that writes before it and commits after it counts twice.
+The control decides by positions in the log, as is often proposed: what a trigger wrote before the
+position counts, and what commits after it. A transaction that writes before it and commits after it
+counts twice.
 """
 
 from __future__ import annotations
@@ -65,16 +67,24 @@ class Run:
             reader = stream_tables.add(
                 self.conn,
                 stream_tables.NewStreamTable(
-                    schema_name="public", name=f"of_{name}", query="", canonical_query="", schedule="1s"
+                    schema_name="public",
+                    name=f"of_{name}",
+                    query="",
+                    canonical_query="",
+                    schedule="1s",
                 ),
             )
-            sources.add_dependency(self.conn, reader.id, oid, [column.name for column in table.columns])
+            sources.add_dependency(
+                self.conn, reader.id, oid, [column.name for column in table.columns]
+            )
             self.watched.append(self.log.watch(source))
         self._advance()
 
     def _advance(self) -> None:
         for each in self.watched:
-            advance = "UPDATE millstream.stream_tables SET frontier = %s::pg_snapshot WHERE name = %s"
+            advance = (
+                "UPDATE millstream.stream_tables SET frontier = %s::pg_snapshot WHERE name = %s"
+            )
             self.conn.execute(advance, (str(each.frontier), f"of_{each.source.name}"))
 
     def check(self) -> None:
@@ -110,7 +120,9 @@ class Run:
             if self.dice.random() < 0.5:
                 self.check()
         for each in self.watched:
-            self._until(deadline, lambda source: cutover.drop_triggers(self.conn, source.relid), each)
+            self._until(
+                deadline, lambda source: cutover.drop_triggers(self.conn, source.relid), each
+            )
             self.check()
 
     def _step(self, source: Source) -> None:
@@ -127,11 +139,17 @@ class Run:
         """Have triggers in charge again."""
         deadline = time.monotonic() + SECONDS
         for each in self.watched:
-            self._until(deadline, lambda source: cutover.return_to_triggers(self.conn, source.relid, "a wish"), each)
+            self._until(
+                deadline,
+                lambda source: cutover.return_to_triggers(self.conn, source.relid, "a wish"),
+                each,
+            )
             self.check()
         assert set(self.modes()) == {"TRIGGER"}
         for each in self.watched:
-            assert cutover.forget_cutovers(self.conn, each.source.relid), "its reader has passed all cutovers"
+            assert cutover.forget_cutovers(self.conn, each.source.relid), (
+                "its reader has passed all cutovers"
+            )
         cutover.unpublish_unused(self.conn)
         assert slot.published(self.conn) == set()
         self.check()
@@ -177,7 +195,9 @@ def _other_definitions(dsn: str) -> Iterator[None]:
                         conn.execute("SET LOCAL lock_timeout = '200ms'")
                         conn.execute(f"CREATE TABLE other_{number} (id int)".encode())
                         conn.execute("INSERT INTO visits VALUES ('other', 1)")
-                        conn.execute(f"ALTER TABLE other_{number} ADD name text DEFAULT 'x'".encode())
+                        conn.execute(
+                            f"ALTER TABLE other_{number} ADD name text DEFAULT 'x'".encode()
+                        )
                     conn.execute(f"DROP TABLE other_{number}".encode())
                 except (errors.LockNotAvailable, errors.DeadlockDetected):
                     continue
@@ -192,7 +212,9 @@ def _other_definitions(dsn: str) -> Iterator[None]:
 
 
 def _end_prepared(conn: Connection) -> None:
-    for (gid,) in conn.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall():
+    for (gid,) in conn.execute(
+        "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+    ).fetchall():
         conn.execute(f"ROLLBACK PREPARED '{gid}'".encode())
 
 
@@ -201,7 +223,10 @@ def test_every_change_counts_once_while_sources_are_handed_over(
     conn: Connection, log: Log, database: str, seed: int
 ) -> None:
     run = Run(conn, log, random.Random(seed))
-    with Writers(database, seed=seed, count=8, truncate_every=0, paces=PACES) as writers, _other_definitions(database):
+    with (
+        Writers(database, seed=seed, count=8, truncate_every=0, paces=PACES) as writers,
+        _other_definitions(database),
+    ):
         run.check()
         run.to_the_log()
         run.check()
@@ -232,15 +257,22 @@ def test_the_control_by_positions_in_the_log_is_caught(
         cutover.begin(conn, each.source.relid)
         cutover.publish(conn, log.dsn, each.source.relid)
     run.check()
-    with connect(database) as slow, Writers(database, seed=1, count=8, truncate_every=0, paces=PACES):
+    with (
+        connect(database) as slow,
+        Writers(database, seed=1, count=8, truncate_every=0, paces=PACES),
+    ):
         # It has written before the position, and commits after it.
         slow.execute("BEGIN")
         slow.execute("INSERT INTO visits VALUES ('slow', 1), ('slow', 2)")
-        position = conn.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::int8").fetchall()[0][0]
+        position = conn.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::int8").fetchall()[0][
+            0
+        ]
 
         def by_position(source: Source) -> sql.Composed:
             late = [str(xid) for xid, lsn in committed.items() if lsn >= position]
-            rule = "CASE origin WHEN 'l' THEN xid::text = ANY ({}::text[]) ELSE lsn - '0/0' < {} END"
+            rule = (
+                "CASE origin WHEN 'l' THEN xid::text = ANY ({}::text[]) ELSE lsn - '0/0' < {} END"
+            )
             return sql.SQL(rule).format(sql.Literal(late), sql.Literal(position))
 
         monkeypatch.setitem(type(run.watched[0]).slice.__globals__, "origin_condition", by_position)
@@ -253,7 +285,9 @@ def test_the_control_by_positions_in_the_log_is_caught(
 def test_a_transaction_that_begins_while_the_table_is_being_published_is_waited_for(
     conn: Connection, log: Log, database: str
 ) -> None:
-    """Its id is above the publishing one's, its first rows are not told, and no snapshot of that time tells so."""
+    """Its id is above the publishing one's, its first rows are not told, and no snapshot of that
+    time tells so.
+    """
     run = Run(conn, log, random.Random(0))
     others, orders = run.watched[0].source, run.watched[1].source
     cutover.begin(conn, others.relid)
@@ -277,9 +311,12 @@ def test_a_transaction_that_begins_while_the_table_is_being_published_is_waited_
 
 
 @pytest.mark.parametrize(
-    "fault", ["ALTER PUBLICATION {} DROP TABLE orders", "ALTER TABLE orders REPLICA IDENTITY DEFAULT"]
+    "fault",
+    ["ALTER PUBLICATION {} DROP TABLE orders", "ALTER TABLE orders REPLICA IDENTITY DEFAULT"],
 )
-def test_what_somebody_altered_on_the_way_is_published_once_more(conn: Connection, log: Log, fault: str) -> None:
+def test_what_somebody_altered_on_the_way_is_published_once_more(
+    conn: Connection, log: Log, fault: str
+) -> None:
     run = Run(conn, log, random.Random(0))
     orders = run.watched[1].source
     cutover.begin(conn, orders.relid)

@@ -15,7 +15,13 @@ from millstream.settings import Settings
 
 def test_a_lag_around_the_setting_is_one_alert() -> None:
     watch, settings = LagWatch(), Settings(slot_lag_warning=100, slot_lag_critical=1000)
-    assert [watch.look(lag, settings) for lag in (100, 101, 99, 101, 51)] == [[], ["slot_lag_warning"], [], [], []]
+    assert [watch.look(lag, settings) for lag in (100, 101, 99, 101, 51)] == [
+        [],
+        ["slot_lag_warning"],
+        [],
+        [],
+        [],
+    ]
     assert [watch.look(lag, settings) for lag in (50, 101)] == [[], ["slot_lag_warning"]]
 
 
@@ -43,7 +49,9 @@ def test_an_alert_names_the_slot_its_lag_and_the_limit(
     conn.execute("CREATE TABLE t AS SELECT repeat('x', 100) FROM generate_series(1, 20000)")
     watch = LagWatch()
     for limit, critical in ((1 << 20, 1 << 30), (1 << 19, 1 << 20)):
-        behind = lag.check(conn, Settings(slot_lag_warning=limit, slot_lag_critical=critical), watch)
+        behind = lag.check(
+            conn, Settings(slot_lag_warning=limit, slot_lag_critical=critical), watch
+        )
         assert behind > 1 << 20
     told = [json.loads(one.payload) for one in listener.notifies(timeout=60, stop_after=2)]
     assert [one["alert"] for one in told] == ["slot_lag_warning", "slot_lag_critical"]

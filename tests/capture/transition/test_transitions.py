@@ -1,4 +1,6 @@
-"""A source moves to the log by itself, and comes back by itself when the log fails; its readers stay exact."""
+"""A source moves to the log by itself, and comes back by itself when the log fails; its readers
+stay exact.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def tables(conn: Connection) -> None:
     conn.execute("CREATE TABLE regions (id text PRIMARY KEY, name text)")
     conn.execute("INSERT INTO regions VALUES ('n', 'north'), ('s', 'south')")
     conn.execute("CREATE TABLE orders (id int PRIMARY KEY, region text, amount numeric, note text)")
-    conn.execute("INSERT INTO orders SELECT g, (ARRAY['n', 's'])[1 + g % 2], g FROM generate_series(1, 50) AS g")
+    conn.execute(
+        "INSERT INTO orders SELECT g, (ARRAY['n', 's'])[1 + g % 2], g FROM generate_series(1, 50) AS g"
+    )
     conn.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
 
 
@@ -67,7 +71,9 @@ def logged(ms: Millstream, conn: Connection) -> Millstream:
     return ms
 
 
-def changed(ms: Millstream, conn: Connection, name: str = "totals", query: str = TOTALS) -> tuple[str, str]:
+def changed(
+    ms: Millstream, conn: Connection, name: str = "totals", query: str = TOTALS
+) -> tuple[str, str]:
     """Change something, refresh, compare with PostgreSQL; what was done, and why."""
     conn.execute("UPDATE orders SET amount = amount + 1, region = 's' WHERE id = 2")
     conn.execute("DELETE FROM orders WHERE id = (SELECT max(id) FROM orders)")
@@ -113,14 +119,22 @@ def test_a_source_moves_to_the_log_by_itself_and_tells_so(
     assert ms.refresh("totals").action == "NO_DATA"
     heard = ((one.channel, json.loads(one.payload)) for one in listener.notifies(timeout=60))
     told = list(islice((one for one in heard if one[1].get("alert") != "refresh_completed"), 3))
-    assert [(one["old_mode"], one["new_mode"]) for channel, one in told if channel == "millstream_cdc_transition"] == [
+    assert [
+        (one["old_mode"], one["new_mode"])
+        for channel, one in told
+        if channel == "millstream_cdc_transition"
+    ] == [
         ("TRIGGER", "TRANSITIONING"),
         ("TRANSITIONING", "WAL"),
     ]
-    assert [one["alert"] for channel, one in told if channel == "millstream_alert"] == ["cdc_transition_complete"]
+    assert [one["alert"] for channel, one in told if channel == "millstream_alert"] == [
+        "cdc_transition_complete"
+    ]
 
 
-def test_sources_on_triggers_and_on_the_log_meet_in_one_stream_table(ms: Millstream, conn: Connection) -> None:
+def test_sources_on_triggers_and_on_the_log_meet_in_one_stream_table(
+    ms: Millstream, conn: Connection
+) -> None:
     ms.create_stream_table("named", NAMED, schedule="continuous")
     until(ms, "WAL")
     assert mode(ms, "regions") == "TRIGGER"
@@ -136,7 +150,12 @@ def test_it_returns_by_wish_and_leaves_nothing_behind(logged: Millstream, conn: 
     conn.execute("INSERT INTO orders VALUES (102, 'n', 1)")
     assert changed(logged, conn) == DIFFERENTIAL
     ticked(logged)
-    assert conn.execute("SELECT 1 FROM pg_replication_slots WHERE database = current_database()").fetchall() == []
+    assert (
+        conn.execute(
+            "SELECT 1 FROM pg_replication_slots WHERE database = current_database()"
+        ).fetchall()
+        == []
+    )
     assert conn.execute("SELECT 1 FROM pg_publication").fetchall() == []
     assert changed(logged, conn) == DIFFERENTIAL
     logged.alter_stream_table("totals", cdc_mode="auto")
@@ -160,7 +179,9 @@ def test_a_reader_of_one_more_column_has_the_source_back_on_triggers_and_both_ar
     assert changed(logged, conn) == DIFFERENTIAL
 
 
-def test_a_second_reader_of_the_same_columns_leaves_it_where_it_is(logged: Millstream, conn: Connection) -> None:
+def test_a_second_reader_of_the_same_columns_leaves_it_where_it_is(
+    logged: Millstream, conn: Connection
+) -> None:
     regions = "SELECT region, max(amount) AS most FROM orders GROUP BY region"
     logged.create_stream_table("most", regions, schedule="continuous")
     assert mode(logged) == "WAL"
@@ -169,14 +190,23 @@ def test_a_second_reader_of_the_same_columns_leaves_it_where_it_is(logged: Mills
 
 
 @pytest.mark.parametrize("when", ["TRANSITIONING", "WAL"])
-def test_dropping_the_last_reader_takes_everything_away(ms: Millstream, conn: Connection, when: str) -> None:
+def test_dropping_the_last_reader_takes_everything_away(
+    ms: Millstream, conn: Connection, when: str
+) -> None:
     ms.create_stream_table("totals", TOTALS, schedule="continuous")
     relid = sources.every(ms.app.conn)[0].relid
     until(ms, when)
     ms.drop_stream_table("totals")
     assert sources.every(ms.app.conn) == []
-    assert conn.execute("SELECT to_regclass(%s)", (f"millstream_changes.changes_{relid}",)).fetchall() == [(None,)]
-    assert conn.execute("SELECT 1 FROM pg_replication_slots WHERE database = current_database()").fetchall() == []
+    assert conn.execute(
+        "SELECT to_regclass(%s)", (f"millstream_changes.changes_{relid}",)
+    ).fetchall() == [(None,)]
+    assert (
+        conn.execute(
+            "SELECT 1 FROM pg_replication_slots WHERE database = current_database()"
+        ).fetchall()
+        == []
+    )
     assert conn.execute("SELECT 1 FROM pg_publication_rel").fetchall() == []
     conn.execute("DELETE FROM orders WHERE id = 1")
 
@@ -226,7 +256,10 @@ def _advance_slot(ms: Millstream, conn: Connection) -> None:
     ],
 )
 def test_when_the_log_is_lost_triggers_take_over_and_readers_start_anew_by_difference(
-    logged: Millstream, conn: Connection, fault: Callable[[Millstream, Connection], None], reason: str
+    logged: Millstream,
+    conn: Connection,
+    fault: Callable[[Millstream, Connection], None],
+    reason: str,
 ) -> None:
     conn.execute("UPDATE orders SET amount = 77 WHERE id = 3")
     fault(logged, conn)
@@ -236,15 +269,21 @@ def test_when_the_log_is_lost_triggers_take_over_and_readers_start_anew_by_diffe
     while mode(logged) == "WAL" or "REINITIALIZE" not in {one[0] for one in actions if one}:
         assert time.monotonic() < deadline, actions
         actions.append(ticked(logged).get("totals"))
-    assert ("REINITIALIZE", reason) in {(one.action, one.reason) for one in logged.history("totals")}
+    assert ("REINITIALIZE", reason) in {
+        (one.action, one.reason) for one in logged.history("totals")
+    }
     oracle.check(logged.app.conn, TOTALS, "totals")
     assert changed(logged, conn) == DIFFERENTIAL
-    (health,) = conn.execute("SELECT cdc_mode, reason FROM millstream.check_cdc_health()").fetchall()
+    (health,) = conn.execute(
+        "SELECT cdc_mode, reason FROM millstream.check_cdc_health()"
+    ).fetchall()
     assert health[0] == "TRIGGER"
     assert health[1].startswith("Returned to triggers: ")
 
 
-def test_a_slot_lost_on_the_way_to_the_log_makes_no_reader_start_anew(ms: Millstream, conn: Connection) -> None:
+def test_a_slot_lost_on_the_way_to_the_log_makes_no_reader_start_anew(
+    ms: Millstream, conn: Connection
+) -> None:
     """Triggers were in charge all the time; the readers were reinitialised all the same."""
     ms.create_stream_table("totals", TOTALS, schedule="continuous")
     (source,) = sources.every(ms.app.conn)
@@ -326,7 +365,9 @@ def identity(conn: Connection, table: str) -> str:
     return str(conn.execute(query, (table,)).fetchall()[0][0])
 
 
-def test_an_identity_that_we_set_is_given_back(database: str, spark: SparkSession, conn: Connection) -> None:
+def test_an_identity_that_we_set_is_given_back(
+    database: str, spark: SparkSession, conn: Connection
+) -> None:
     settings = Settings(auto_replica_identity=True)
     conn.execute("ALTER TABLE orders REPLICA IDENTITY USING INDEX orders_pkey")
     with millstream.connect(database, spark=spark, settings=settings) as ms:
@@ -373,15 +414,21 @@ def test_another_process_refreshes_while_one_reads_the_log_and_by_itself_afterwa
 # -- what cannot be ----------------------------------------------------------------------------
 
 
-def test_a_source_that_cannot_be_captured_from_the_log_says_why(ms: Millstream, conn: Connection) -> None:
+def test_a_source_that_cannot_be_captured_from_the_log_says_why(
+    ms: Millstream, conn: Connection
+) -> None:
     ms.create_stream_table("names", "SELECT id, name FROM regions", schedule="continuous")
     ticked(ms)
-    (health,) = conn.execute("SELECT source::text, cdc_mode, reason FROM millstream.check_cdc_health()").fetchall()
+    (health,) = conn.execute(
+        "SELECT source::text, cdc_mode, reason FROM millstream.check_cdc_health()"
+    ).fetchall()
     assert health[:2] == ("regions", "TRIGGER")
     assert 'ALTER TABLE "public"."regions" REPLICA IDENTITY FULL' in health[2]
 
 
-def test_create_and_status_name_the_statement_that_moves_a_source_to_the_log(ms: Millstream, conn: Connection) -> None:
+def test_create_and_status_name_the_statement_that_moves_a_source_to_the_log(
+    ms: Millstream, conn: Connection
+) -> None:
     report = ms.create_stream_table("named", NAMED, schedule="continuous")
     assert report is not None
     (notice,) = report.notices
@@ -424,7 +471,10 @@ def test_what_takes_too_long_is_given_up_with_the_reason(
         hand_over_now(ms)
         slow.execute("COMMIT")
         told = [json.loads(one.payload) for one in conn.notifies(timeout=60, stop_after=1)]
-        assert (told[0]["alert"], told[0]["source"]) == ("cdc_transition_failed", '"public"."orders"')
+        assert (told[0]["alert"], told[0]["source"]) == (
+            "cdc_transition_failed",
+            '"public"."orders"',
+        )
         assert "longer than" in told[0]["reason"]
         source = sources.every(ms.app.conn)[0]
         assert source.mode == "TRIGGER"

@@ -1,9 +1,10 @@
-"""Under concurrent writers every cut accounts for every change, while the buffer is pruned all the time.
+"""Under concurrent writers every cut accounts for every change, while the buffer is pruned all the
+time.
 
-Writers run transactions of random length with savepoints, rollbacks, two-phase commits and updates of keys. A
-reader takes cut after cut; its persisted frontier moves with it, and a pruner removes behind it. At each cut the
-old content plus the slice must be the new content. The control prunes by xmax alone, which forgets transactions
-that were open at the cut, and must be caught.
+Writers run transactions of random length with savepoints, rollbacks, two-phase commits and updates
+of keys. A reader takes cut after cut; its persisted frontier moves with it, and a pruner removes
+behind it. At each cut the old content plus the slice must be the new content. The control prunes by
+xmax alone, which forgets transactions that were open at the cut, and must be caught.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ STATEMENTS = [
 ]
 
 
-def test_every_cut_accounts_for_every_change(conn: Connection, another: Callable[[], Connection], watch: Watch) -> None:
+def test_every_cut_accounts_for_every_change(
+    conn: Connection, another: Callable[[], Connection], watch: Watch
+) -> None:
     checks = _run(conn, another, watch, prune)
     assert checks > 20
 
@@ -57,24 +60,34 @@ def test_the_control_that_forgets_open_transactions_is_caught(
     def careless(pruner: Connection, relids: list[int]) -> None:
         frontier = sources.consumers(pruner, relids[0])[0]
         assert frontier is not None
-        pruner.execute(f"DELETE FROM millstream_changes.changes_{relids[0]} WHERE xid < '{frontier.xmax}'")
+        pruner.execute(
+            f"DELETE FROM millstream_changes.changes_{relids[0]} WHERE xid < '{frontier.xmax}'"
+        )
 
     with pytest.raises(AssertionError):
         _run(conn, another, watch, careless)
 
 
 def _run(
-    conn: Connection, another: Callable[[], Connection], watch: Watch, pruned: Callable[[Connection, list[int]], object]
+    conn: Connection,
+    another: Callable[[], Connection],
+    watch: Watch,
+    pruned: Callable[[Connection, list[int]], object],
 ) -> int:
     """Cut after cut for some seconds; return how many."""
     conn.execute(TABLES)
     orders = watch("orders")
     table = stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name="s", query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name="s", query="", canonical_query="", schedule="1s"
+        ),
     )
     sources.add_dependency(conn, table.id, orders.source.relid, ["id", "region", "amount"])
     stop = threading.Event()
-    tasks = [threading.Thread(target=_write, args=(another(), seed, stop)) for seed in range(WRITERS)]
+    tasks = [
+        threading.Thread(target=_write, args=(another(), seed, stop)) for seed in range(WRITERS)
+    ]
     for task in tasks:
         task.start()
     checks = changes = 0
@@ -107,7 +120,9 @@ def _write(writer: Connection, seed: int, stop: threading.Event) -> None:
 
 
 def _one(writer: Connection, chance: random.Random) -> None:
-    """One statement, in a savepoint that is sometimes rolled back; others may hold the row, so do not wait long."""
+    """One statement, in a savepoint that is sometimes rolled back; others may hold the row, so do
+    not wait long.
+    """
     writer.execute("SAVEPOINT s")
     try:
         writer.execute("SET LOCAL lock_timeout = '20ms'")

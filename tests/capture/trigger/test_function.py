@@ -12,7 +12,10 @@ from millstream.catalog.sources import CapturedColumn
 
 GOLDEN = Path(__file__).parent / "golden"
 
-COLUMNS = (CapturedColumn(1, "id", 23, "integer"), CapturedColumn(4, "Total", 1700, "numeric", 786438))
+COLUMNS = (
+    CapturedColumn(1, "id", 23, "integer"),
+    CapturedColumn(4, "Total", 1700, "numeric", 786438),
+)
 MADE_OF = (CapturedColumn(3, "price", 1700, "numeric", 786438),)
 
 
@@ -20,7 +23,9 @@ MADE_OF = (CapturedColumn(3, "price", 1700, "numeric", 786438),)
 def test_the_text_is_as_it_was(level: Level) -> None:
     expressions = (None, "(price * (2)::numeric)") if level == "ROW" else (None, None)
     table = 43 if level == "ROW" else 42
-    printed = body(CapturedImages(42, level, COLUMNS, expressions), Watch(table, (*COLUMNS, *MADE_OF))).as_string()
+    printed = body(
+        CapturedImages(42, level, COLUMNS, expressions), Watch(table, (*COLUMNS, *MADE_OF))
+    ).as_string()
     golden = GOLDEN / f"capture_by_{level.lower()}.sql"
     if os.environ.get("MILLSTREAM_UPDATE_GOLDEN"):
         golden.parent.mkdir(exist_ok=True)

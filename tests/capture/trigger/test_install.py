@@ -44,7 +44,12 @@ def names(source: Source) -> list[str]:
 def test_what_is_captured_is_recorded(conn: Connection, t: int) -> None:
     source = capture(conn, t, ["c", "a"])
     assert sources.get(conn, t) == source
-    assert (source.schema, source.name, source.mode, names(source)) == ("public", "t", "TRIGGER", ["a", "c"])
+    assert (source.schema, source.name, source.mode, names(source)) == (
+        "public",
+        "t",
+        "TRIGGER",
+        ["a", "c"],
+    )
 
 
 def test_a_second_reader_adds_its_columns(conn: Connection, watch: Watch, t: int) -> None:
@@ -54,7 +59,9 @@ def test_a_second_reader_adds_its_columns(conn: Connection, watch: Watch, t: int
     conn.execute("INSERT INTO t VALUES (2, 'two', 2)")
     assert first.check().came == {("", "1"): 1, ("", "2"): 1}
     query = f"SELECT c1, c2 FROM millstream_changes.changes_{t} ORDER BY id"
-    assert conn.execute(query).fetchall() == [(1, None), (2, "two")], "what came before has no image of it"
+    assert conn.execute(query).fetchall() == [(1, None), (2, "two")], (
+        "what came before has no image of it"
+    )
 
 
 def test_columns_that_others_rely_on_are_not_lost(conn: Connection, t: int) -> None:
@@ -65,7 +72,9 @@ def test_columns_that_others_rely_on_are_not_lost(conn: Connection, t: int) -> N
 def test_setting_up_again_leaves_one_set_of_triggers(conn: Connection, t: int) -> None:
     for _ in range(3):
         capture(conn, t, ["a"])
-    assert conn.execute("SELECT count(*) FROM pg_trigger WHERE tgrelid = %s", (t,)).fetchall() == [(4,)]
+    assert conn.execute("SELECT count(*) FROM pg_trigger WHERE tgrelid = %s", (t,)).fetchall() == [
+        (4,)
+    ]
     conn.execute("INSERT INTO t VALUES (1)")
     assert conn.execute(f"SELECT count(*) FROM millstream_changes.changes_{t}").fetchall() == [(1,)]
 
@@ -74,7 +83,9 @@ def test_an_unknown_column_is_refused_and_nothing_is_left(conn: Connection, t: i
     with pytest.raises(SourceChanged, match="has changed") as raised:
         capture(conn, t, ["nonesuch"])
     assert "nonesuch" in raised.value.detail
-    assert conn.execute("SELECT count(*) FROM pg_trigger WHERE tgrelid = %s", (t,)).fetchall() == [(0,)]
+    assert conn.execute("SELECT count(*) FROM pg_trigger WHERE tgrelid = %s", (t,)).fetchall() == [
+        (0,)
+    ]
 
 
 def test_a_table_that_was_dropped_meanwhile_is_refused(conn: Connection, t: int) -> None:
@@ -120,7 +131,9 @@ def test_a_server_that_defaults_to_repeatable_read_changes_nothing(
     writer = another()
     writer.execute("BEGIN")
     writer.execute("ALTER TABLE t ALTER COLUMN a TYPE bigint")
-    waiting = threading.Thread(target=capture, args=(conn, t, ["b"], Patience(lock_timeout=5, seconds=20)))
+    waiting = threading.Thread(
+        target=capture, args=(conn, t, ["b"], Patience(lock_timeout=5, seconds=20))
+    )
     waiting.start()
     while writer.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchall() == [(0,)]:
         time.sleep(0.01)
@@ -135,7 +148,9 @@ def test_what_is_right_already_is_left_alone(conn: Connection, t: int) -> None:
     """Writers wait while we work; on a table of a thousand partitions that must not be long."""
     conn.execute("CREATE TABLE p (a int, b int) PARTITION BY RANGE (a)")
     for number in range(5):
-        conn.execute(f"CREATE TABLE p{number} PARTITION OF p FOR VALUES FROM ({number}) TO ({number + 1})")
+        conn.execute(
+            f"CREATE TABLE p{number} PARTITION OF p FOR VALUES FROM ({number}) TO ({number + 1})"
+        )
     oid = conn.execute("SELECT 'p'::regclass::oid").fetchall()[0][0]
     versions = "SELECT oid, xmin::text FROM pg_trigger UNION SELECT oid, xmin::text FROM pg_proc ORDER BY 1"
     capture(conn, oid, ["a"])
@@ -147,7 +162,9 @@ def test_what_is_right_already_is_left_alone(conn: Connection, t: int) -> None:
     assert len(after) == len(before) + 4 + 1
     conn.execute(f"ALTER FUNCTION millstream_changes.capture_{oid}() SECURITY INVOKER")
     capture(conn, oid, ["a"])
-    assert conn.execute(f"SELECT prosecdef FROM pg_proc WHERE proname = 'capture_{oid}'").fetchall() == [(True,)]
+    assert conn.execute(
+        f"SELECT prosecdef FROM pg_proc WHERE proname = 'capture_{oid}'"
+    ).fetchall() == [(True,)]
 
 
 # -- locks -----------------------------------------------------------------------------------
@@ -159,7 +176,9 @@ def test_a_long_writer_is_waited_for_without_holding_up_others(
     long, short = another(), another()
     long.execute("BEGIN")
     long.execute("INSERT INTO t VALUES (1)")
-    waiting = threading.Thread(target=capture, args=(conn, t, ["a"], Patience(lock_timeout=0.05, seconds=20)))
+    waiting = threading.Thread(
+        target=capture, args=(conn, t, ["a"], Patience(lock_timeout=0.05, seconds=20))
+    )
     waiting.start()
     slowest = 0.0
     for _ in range(20):
@@ -202,7 +221,9 @@ def test_a_prepared_transaction_in_the_way_is_named(
     capture(conn, t, ["a"])
 
 
-def test_readers_are_not_held_up_at_all(conn: Connection, another: Callable[[], Connection], t: int) -> None:
+def test_readers_are_not_held_up_at_all(
+    conn: Connection, another: Callable[[], Connection], t: int
+) -> None:
     reader = another()
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM t")
@@ -210,9 +231,14 @@ def test_readers_are_not_held_up_at_all(conn: Connection, another: Callable[[], 
     reader.execute("COMMIT")
 
 
-def test_two_that_set_up_at_once_both_get_their_columns(another: Callable[[], Connection], t: int) -> None:
+def test_two_that_set_up_at_once_both_get_their_columns(
+    another: Callable[[], Connection], t: int
+) -> None:
     patience = Patience(lock_timeout=0.05, seconds=20)
-    tasks = [threading.Thread(target=capture, args=(another(), t, [column], patience)) for column in "abc" * 3]
+    tasks = [
+        threading.Thread(target=capture, args=(another(), t, [column], patience))
+        for column in "abc" * 3
+    ]
     for task in tasks:
         task.start()
     for task in tasks:
@@ -226,7 +252,9 @@ def test_two_that_set_up_at_once_both_get_their_columns(another: Callable[[], Co
 def test_capture_starts_at_one_moment_under_concurrent_writers(
     another: Callable[[], Connection], watch: Watch, t: int
 ) -> None:
-    """Whatever commits before the set-up is in the first content, whatever comes after is in the buffer."""
+    """Whatever commits before the set-up is in the first content, whatever comes after is in the
+    buffer.
+    """
     stop = threading.Event()
     writers = [threading.Thread(target=_write, args=(another(), stop)) for _ in range(4)]
     for writer in writers:
@@ -258,7 +286,11 @@ def test_removing_a_source_that_is_read_again_is_declined(conn: Connection, t: i
     table = stream_tables.add(
         conn,
         stream_tables.NewStreamTable(
-            schema_name="public", name="s", query="SELECT a FROM t", canonical_query="", schedule="1s"
+            schema_name="public",
+            name="s",
+            query="SELECT a FROM t",
+            canonical_query="",
+            schedule="1s",
         ),
     )
     sources.add_dependency(conn, table.id, t, ["a"])

@@ -1,4 +1,6 @@
-"""Partitions, children and other ways to reach a table's rows by another name: all are captured, once."""
+"""Partitions, children and other ways to reach a table's rows by another name: all are captured,
+once.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,9 @@ def test_a_move_whose_arrival_is_refused_only_goes(conn: Connection, watch: Watc
 
 @pytest.mark.usefixtures("partitioned")
 @pytest.mark.parametrize(("table", "marks"), [("orders", 5), ("orders_eu", 3), ("orders_us", 1)])
-def test_truncate_of_any_part_leaves_marks(conn: Connection, watch: Watch, table: str, marks: int) -> None:
+def test_truncate_of_any_part_leaves_marks(
+    conn: Connection, watch: Watch, table: str, marks: int
+) -> None:
     orders = watch("orders")
     conn.execute(f"TRUNCATE {table}")
     assert orders.skip().truncated == marks
@@ -122,7 +126,10 @@ def test_truncate_of_any_part_leaves_marks(conn: Connection, watch: Watch, table
 @pytest.mark.usefixtures("partitioned")
 def test_copy_into_root_and_leaf_is_captured(conn: Connection, watch: Watch) -> None:
     orders = watch("orders")
-    for table, rows in (("orders", [(500, "us", 1), (50, "de", 1)]), ("orders_eu_1", [(60, "fr", 1)])):
+    for table, rows in (
+        ("orders", [(500, "us", 1), (50, "de", 1)]),
+        ("orders_eu_1", [(60, "fr", 1)]),
+    ):
         with conn.cursor().copy(f"COPY {table} FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)
@@ -131,7 +138,11 @@ def test_copy_into_root_and_leaf_is_captured(conn: Connection, watch: Watch) -> 
 
 @pytest.mark.usefixtures("partitioned")
 def test_a_partition_can_be_a_source_beside_its_root(conn: Connection, watch: Watch) -> None:
-    orders, europe, leaf = watch("orders"), watch("orders_eu"), watch("orders_eu_1", ["id", "amount"])
+    orders, europe, leaf = (
+        watch("orders"),
+        watch("orders_eu"),
+        watch("orders_eu_1", ["id", "amount"]),
+    )
     assert level_of(conn, europe.source.relid) == level_of(conn, leaf.source.relid) == "ROW"
     for statement in (
         "INSERT INTO orders VALUES (80, 'us', 1), (81, 'fr', 2), (181, 'de', 3) ON CONFLICT DO NOTHING",
@@ -149,7 +160,9 @@ def test_a_partition_can_be_a_source_beside_its_root(conn: Connection, watch: Wa
         orders.check()
         europe.check()
         leaf.check()
-    assert not triggers.missing(conn, orders.source.relid) + triggers.missing(conn, leaf.source.relid)
+    assert not triggers.missing(conn, orders.source.relid) + triggers.missing(
+        conn, leaf.source.relid
+    )
     conn.execute("TRUNCATE orders")
     assert (orders.skip().truncated, europe.skip().truncated, leaf.skip().truncated) == (5, 3, 1)
 
@@ -162,7 +175,9 @@ def test_row_triggers_leave_nothing_for_other_columns(conn: Connection, watch: W
 
 
 @pytest.mark.usefixtures("partitioned")
-def test_attaching_and_detaching_is_drift_and_setting_up_again_marks_it(conn: Connection, watch: Watch) -> None:
+def test_attaching_and_detaching_is_drift_and_setting_up_again_marks_it(
+    conn: Connection, watch: Watch
+) -> None:
     orders = watch("orders")
     relid = orders.source.relid
     conn.execute("CREATE TABLE orders_jp PARTITION OF orders FOR VALUES IN ('jp')")
@@ -186,12 +201,18 @@ def test_attaching_and_detaching_is_drift_and_setting_up_again_marks_it(conn: Co
 
 @pytest.mark.usefixtures("partitioned")
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
-def test_a_detached_partition_can_go_its_own_way(conn: Connection, watch: Watch, isolation: str) -> None:
-    """Its triggers are still there until capture is set up again; they must not get in its users' way."""
+def test_a_detached_partition_can_go_its_own_way(
+    conn: Connection, watch: Watch, isolation: str
+) -> None:
+    """Its triggers are still there until capture is set up again; they must not get in its users'
+    way.
+    """
     orders = watch("orders")
     conn.execute("INSERT INTO orders_us VALUES (1, 'us', 2000)")
     conn.execute("ALTER TABLE orders DETACH PARTITION orders_us")
-    conn.execute("ALTER TABLE orders_us DROP COLUMN amount; ALTER TABLE orders_us ADD COLUMN amount point")
+    conn.execute(
+        "ALTER TABLE orders_us DROP COLUMN amount; ALTER TABLE orders_us ADD COLUMN amount point"
+    )
     conn.execute(f"BEGIN ISOLATION LEVEL {isolation}")
     conn.execute("INSERT INTO orders_us VALUES ('us', 2001, '(1,2)')")
     conn.execute("UPDATE orders_us SET id = id + 10000")
@@ -267,7 +288,9 @@ def test_a_table_that_becomes_a_child_needs_other_triggers(conn: Connection, wat
 
 def test_what_a_subscription_applies_is_captured(conn: Connection, database: str) -> None:
     """Apply fires row triggers only, and only those that fire always."""
-    conn.execute("CREATE TABLE published (id int PRIMARY KEY, v text); CREATE PUBLICATION p FOR TABLE published")
+    conn.execute(
+        "CREATE TABLE published (id int PRIMARY KEY, v text); CREATE PUBLICATION p FOR TABLE published"
+    )
     far = f"{conn.info.dbname}_far"
     conn.execute(f"CREATE DATABASE {far}")
     try:
@@ -300,8 +323,12 @@ def _publish_and_wait(conn: Connection, there: Connection, relid: int) -> dict[s
     conn.execute("UPDATE published SET v = 'w' WHERE id < 4")
     conn.execute("DELETE FROM published WHERE id = 10")
     deadline = time.monotonic() + 30
-    while there.execute("SELECT count(*), count(*) FILTER (WHERE v = 'w') FROM published").fetchall() != [(9, 3)]:
+    while there.execute(
+        "SELECT count(*), count(*) FILTER (WHERE v = 'w') FROM published"
+    ).fetchall() != [(9, 3)]:
         assert time.monotonic() < deadline, "the subscription does not catch up"
         time.sleep(0.05)
-    counts = f"SELECT action::text, count(*) FROM millstream_changes.changes_{relid} GROUP BY action"
+    counts = (
+        f"SELECT action::text, count(*) FROM millstream_changes.changes_{relid} GROUP BY action"
+    )
     return dict(there.execute(counts).fetchall())

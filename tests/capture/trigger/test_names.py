@@ -33,7 +33,9 @@ COLUMNS = [
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
 @pytest.mark.parametrize("schema", ["public", 'Sch "ema'])
-def test_a_table_of_any_name_is_captured(conn: Connection, watch: Watch, schema: str, name: str) -> None:
+def test_a_table_of_any_name_is_captured(
+    conn: Connection, watch: Watch, schema: str, name: str
+) -> None:
     table = sql.Identifier(schema, name)
     conn.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     conn.execute(sql.SQL("CREATE TABLE {} ({} int, v text)").format(table, sql.Identifier(name)))
@@ -48,7 +50,9 @@ def test_a_table_of_any_name_is_captured(conn: Connection, watch: Watch, schema:
 
 @pytest.mark.parametrize("by_row", [False, True], ids=["by statement", "by row"])
 def test_columns_of_any_name_are_captured(conn: Connection, watch: Watch, by_row: bool) -> None:
-    columns = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(name)) for name in COLUMNS)
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} text").format(sql.Identifier(name)) for name in COLUMNS
+    )
     conn.execute(sql.SQL("CREATE TABLE t ({})").format(columns))
     if by_row:
         conn.execute("CREATE TABLE parent (); ALTER TABLE t INHERIT parent")
@@ -69,7 +73,9 @@ def test_a_renamed_table_is_still_captured(conn: Connection, watch: Watch) -> No
     conn.execute("CREATE TABLE t (a int)")
     t = watch("t")
     conn.execute("INSERT INTO t VALUES (1)")
-    conn.execute("CREATE SCHEMA elsewhere; ALTER TABLE t RENAME TO u; ALTER TABLE u SET SCHEMA elsewhere")
+    conn.execute(
+        "CREATE SCHEMA elsewhere; ALTER TABLE t RENAME TO u; ALTER TABLE u SET SCHEMA elsewhere"
+    )
     conn.execute("INSERT INTO elsewhere.u VALUES (2)")
     assert t._slice().came.total() == 2
     assert not triggers.missing(conn, t.source.relid)
@@ -77,7 +83,9 @@ def test_a_renamed_table_is_still_captured(conn: Connection, watch: Watch) -> No
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
 @pytest.mark.parametrize("width", [350, 1590])
-def test_a_wide_table_is_captured(conn: Connection, watch: Watch, width: int, isolation: str) -> None:
+def test_a_wide_table_is_captured(
+    conn: Connection, watch: Watch, width: int, isolation: str
+) -> None:
     conn.execute(f"CREATE TABLE wide ({', '.join(f'c{n} boolean' for n in range(width))})")
     wide = watch("wide")
     conn.execute(f"BEGIN ISOLATION LEVEL {isolation}")

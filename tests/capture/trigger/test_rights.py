@@ -1,4 +1,6 @@
-"""Who may write, who may read, who may set capture up; and that nobody can get in the way by a name."""
+"""Who may write, who may read, who may set capture up; and that nobody can get in the way by a
+name.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,16 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def roles(conn: Connection) -> Iterator[dict[str, str]]:
-    """An owner that may create in the database, and a writer that may write: names made for this test."""
+    """An owner that may create in the database, and a writer that may write: names made for this
+    test.
+    """
     names = {"owner": f"owner_{conn.info.dbname}", "writer": f"writer_{conn.info.dbname}"}
     for name in names.values():
         conn.execute(f"CREATE ROLE {name} LOGIN")
     conn.execute(f"GRANT CREATE ON DATABASE {conn.info.dbname} TO {names['owner']}")
-    conn.execute(f"CREATE SCHEMA shop AUTHORIZATION {names['owner']}; GRANT USAGE ON SCHEMA shop TO {names['writer']}")
+    conn.execute(
+        f"CREATE SCHEMA shop AUTHORIZATION {names['owner']}; GRANT USAGE ON SCHEMA shop TO {names['writer']}"
+    )
     yield names
     for name in names.values():
         conn.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
@@ -39,13 +45,19 @@ def test_an_owner_who_is_no_superuser_captures_and_a_writer_needs_no_right_of_ou
         install.install(owner)
         owner.execute("CREATE TABLE shop.orders (id int PRIMARY KEY, amount numeric)")
         owner.execute(f"GRANT ALL ON shop.orders TO {roles['writer']}")
-        table = relations.table(owner, owner.execute("SELECT 'shop.orders'::regclass::oid").fetchall()[0][0])
+        table = relations.table(
+            owner, owner.execute("SELECT 'shop.orders'::regclass::oid").fetchall()[0][0]
+        )
         relations.check_source(owner, table.oid)
         triggers.install(owner, table, ["id", "amount"])
-        with psycopg.connect(database.replace("tester@", f"{roles['writer']}@"), autocommit=True) as writer:
+        with psycopg.connect(
+            database.replace("tester@", f"{roles['writer']}@"), autocommit=True
+        ) as writer:
             writer.execute("INSERT INTO shop.orders VALUES (1, 1), (2, 2)")
             writer.execute("UPDATE shop.orders SET amount = 3 WHERE id = 1")
-            writer.execute("BEGIN ISOLATION LEVEL SERIALIZABLE; DELETE FROM shop.orders WHERE id = 2; COMMIT")
+            writer.execute(
+                "BEGIN ISOLATION LEVEL SERIALIZABLE; DELETE FROM shop.orders WHERE id = 2; COMMIT"
+            )
             writer.execute("TRUNCATE shop.orders")
             for forbidden in (
                 f"SELECT * FROM millstream_changes.changes_{table.oid}",
@@ -70,7 +82,9 @@ def test_nobody_can_hang_our_function_on_a_table_of_their_own(
     conn.execute("CREATE TABLE t (id int)")
     t = watch("t")
     conn.execute(f"GRANT USAGE ON SCHEMA millstream_changes TO {roles['owner']}")
-    with psycopg.connect(database.replace("tester@", f"{roles['owner']}@"), autocommit=True) as owner:
+    with psycopg.connect(
+        database.replace("tester@", f"{roles['owner']}@"), autocommit=True
+    ) as owner:
         owner.execute("CREATE TABLE shop.mine (id int)")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             owner.execute(

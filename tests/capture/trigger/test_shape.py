@@ -62,7 +62,9 @@ def marks(t: Watched) -> tuple[int, int]:
 
 
 @changes
-def test_writes_of_the_same_session_go_on_and_are_marked(conn: Connection, t: Watched, ddl: str, insert: str) -> None:
+def test_writes_of_the_same_session_go_on_and_are_marked(
+    conn: Connection, t: Watched, ddl: str, insert: str
+) -> None:
     conn.execute(ddl)
     conn.execute(insert)
     conn.execute("UPDATE t SET unused = 1")
@@ -117,13 +119,17 @@ def test_writes_under_an_older_snapshot_go_on_and_are_marked(
 def test_a_copy_that_waited_for_the_change_goes_on_and_is_marked(
     conn: Connection, another: Callable[[], Connection], t: Watched, ddl: str, insert: str
 ) -> None:
-    """COPY takes its snapshot before its lock: what it sees of the catalog is older than what it writes to."""
+    """COPY takes its snapshot before its lock: what it sees of the catalog is older than what it
+    writes to.
+    """
     writer = another()
     writer.execute("INSERT INTO t VALUES (4, '4')")
     row = [part.strip("' ") for part in insert.split("VALUES (")[1].rstrip(")").split(", ")]
     with conn.transaction():
         conn.execute(ddl)
-        copying = threading.Thread(target=_copy, args=(writer, [*row, *[None] * (len(_columns(conn)) - len(row))]))
+        copying = threading.Thread(
+            target=_copy, args=(writer, [*row, *[None] * (len(_columns(conn)) - len(row))])
+        )
         copying.start()
         waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass"
         while conn.execute(waiting).fetchall() == [(0,)]:
@@ -184,7 +190,9 @@ def test_dropping_our_schemas_by_hand_does_not_break_writes(conn: Connection, t:
     conn.execute("INSERT INTO t VALUES (9, '9')")
     conn.execute("DROP SCHEMA millstream_changes CASCADE")
     conn.execute("UPDATE t SET v = 'x'")
-    assert conn.execute("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal").fetchall() == [(0,)]
+    assert conn.execute("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal").fetchall() == [
+        (0,)
+    ]
 
 
 # -- setting up again ------------------------------------------------------------------------
@@ -192,7 +200,11 @@ def test_dropping_our_schemas_by_hand_does_not_break_writes(conn: Connection, t:
 
 @pytest.mark.parametrize(
     "ddl",
-    [ddl for name, (ddl, _) in CHANGES.items() if name not in ("dropped", "renamed", "names swapped")],
+    [
+        ddl
+        for name, (ddl, _) in CHANGES.items()
+        if name not in ("dropped", "renamed", "names swapped")
+    ],
     ids=[name for name in CHANGES if name not in ("dropped", "renamed", "names swapped")],
 )
 def test_setting_up_again_marks_the_change_even_if_nothing_was_written(
@@ -209,13 +221,17 @@ def test_setting_up_again_marks_the_change_even_if_nothing_was_written(
 
 
 @pytest.mark.parametrize("name", ["dropped", "renamed"])
-def test_setting_up_again_for_a_column_that_is_gone_is_refused(conn: Connection, t: Watched, name: str) -> None:
+def test_setting_up_again_for_a_column_that_is_gone_is_refused(
+    conn: Connection, t: Watched, name: str
+) -> None:
     conn.execute(CHANGES[name][0])
     with pytest.raises(SourceChanged, match="has changed"):
         triggers.install(conn, relations.table(conn, t.source.relid), ["id", "v"])
 
 
-def test_setting_up_again_leaves_out_what_is_gone_and_not_asked_for(conn: Connection, watch: Watch, t: Watched) -> None:
+def test_setting_up_again_leaves_out_what_is_gone_and_not_asked_for(
+    conn: Connection, watch: Watch, t: Watched
+) -> None:
     conn.execute("ALTER TABLE t DROP COLUMN v")
     again = watch("t", ["id"])
     assert [column.name for column in again.source.columns] == ["id"]
@@ -224,7 +240,9 @@ def test_setting_up_again_leaves_out_what_is_gone_and_not_asked_for(conn: Connec
     assert marks(t) == (1, 1)
 
 
-def test_setting_up_again_what_is_whole_marks_nothing(conn: Connection, watch: Watch, t: Watched) -> None:
+def test_setting_up_again_what_is_whole_marks_nothing(
+    conn: Connection, watch: Watch, t: Watched
+) -> None:
     watch("t", ["id", "v"])
     watch("t", ["unused"])
     conn.execute("INSERT INTO t VALUES (9, '9')")

@@ -60,7 +60,13 @@ def test_a_statement_leaves_what_it_changed(conn: Connection, watch: Watch, stat
 def test_many_statements_of_one_transaction_add_up(conn: Connection, watch: Watch) -> None:
     orders = watch("orders")
     with conn.transaction():
-        for statement in ("insert", "update", "delete", "on conflict do update", "update of the key"):
+        for statement in (
+            "insert",
+            "update",
+            "delete",
+            "on conflict do update",
+            "update of the key",
+        ):
             conn.execute(STATEMENTS[statement])
     assert orders.check().images > 0
 
@@ -143,7 +149,9 @@ def test_savepoints_keep_and_drop_their_own(conn: Connection, watch: Watch) -> N
                 conn.execute("UPDATE orders SET amount = 0")
     taken = orders.check()
     assert (taken.came.total(), taken.went.total()) == (2, 1)
-    xids = conn.execute(f"SELECT count(DISTINCT xid) FROM {buffer_name(orders.source.relid).as_string()}").fetchall()
+    xids = conn.execute(
+        f"SELECT count(DISTINCT xid) FROM {buffer_name(orders.source.relid).as_string()}"
+    ).fetchall()
     assert xids == [(1,)], "rows carry the top-level transaction, not the savepoint's"
 
 
@@ -181,11 +189,15 @@ def test_an_update_of_other_columns_leaves_nothing(conn: Connection, watch: Watc
     orders = watch("orders", ["id", "amount"])
     conn.execute("UPDATE orders SET note = 'other'")
     assert orders.check().images == 0
-    conn.execute("UPDATE orders SET note = 'more', amount = CASE WHEN id = 3 THEN 33 ELSE amount END")
+    conn.execute(
+        "UPDATE orders SET note = 'more', amount = CASE WHEN id = 3 THEN 33 ELSE amount END"
+    )
     assert orders.check().images == 2, "only the pair that differs"
 
 
-def test_an_update_to_an_equal_but_different_value_is_captured(conn: Connection, watch: Watch) -> None:
+def test_an_update_to_an_equal_but_different_value_is_captured(
+    conn: Connection, watch: Watch
+) -> None:
     conn.execute("CREATE TABLE t (id int, n numeric, f float8, j json)")
     conn.execute("""INSERT INTO t VALUES (1, 1.0, '0', '{"a": 1}')""")
     t = watch("t")
@@ -238,7 +250,9 @@ def test_every_isolation_level_is_captured(conn: Connection, watch: Watch, isola
 
 
 @pytest.mark.usefixtures("orders")
-def test_a_statement_that_changes_nothing_takes_no_transaction_id(conn: Connection, watch: Watch) -> None:
+def test_a_statement_that_changes_nothing_takes_no_transaction_id(
+    conn: Connection, watch: Watch
+) -> None:
     watch("orders")
     with conn.transaction():
         conn.execute("DELETE FROM orders WHERE false")
@@ -247,7 +261,8 @@ def test_a_statement_that_changes_nothing_takes_no_transaction_id(conn: Connecti
 
 @pytest.mark.usefixtures("orders")
 def test_capture_opens_no_subtransaction(conn: Connection, watch: Watch) -> None:
-    # An EXCEPTION block would: the row's own xmin would then be a sub-transaction's, not the top-level one's.
+    # An EXCEPTION block would: the row's own xmin would then be a sub-transaction's, not the
+    # top-level one's.
     orders = watch("orders")
     conn.execute(STATEMENTS["insert"])
     query = f"SELECT bool_and(xmin::text = xid::text) FROM {buffer_name(orders.source.relid).as_string()}"
@@ -269,7 +284,9 @@ def test_removing_capture_leaves_the_table_as_it_was(conn: Connection, watch: Wa
 
 
 @pytest.mark.usefixtures("orders")
-def test_removing_capture_of_a_dropped_table_removes_our_things(conn: Connection, watch: Watch) -> None:
+def test_removing_capture_of_a_dropped_table_removes_our_things(
+    conn: Connection, watch: Watch
+) -> None:
     orders = watch("orders")
     conn.execute("DROP TABLE orders")
     assert triggers.remove(conn, orders.source.relid)
@@ -278,7 +295,9 @@ def test_removing_capture_of_a_dropped_table_removes_our_things(conn: Connection
 
 
 @pytest.mark.usefixtures("orders")
-def test_two_sessions_write_through_one_function(watch: Watch, another: Callable[[], Connection]) -> None:
+def test_two_sessions_write_through_one_function(
+    watch: Watch, another: Callable[[], Connection]
+) -> None:
     orders = watch("orders")
     first, second = another(), another()
     for turn in range(20):

@@ -24,7 +24,9 @@ def test_values_of_every_type_are_captured_as_they_are(
     conn: Connection, watch: Watch, types: dict[str, list[str]]
 ) -> None:
     columns = list(types)
-    conn.execute(f"CREATE TABLE t ({', '.join(f'v{n} {name}' for n, name in enumerate(columns))}, other int)")
+    conn.execute(
+        f"CREATE TABLE t ({', '.join(f'v{n} {name}' for n, name in enumerate(columns))}, other int)"
+    )
     # A domain that is NOT NULL has no NULL, so each row starts from the first value of every type.
     firsts = [types[name][0] for name in columns]
     t = watch("t", [f"v{n}" for n in range(len(columns))])
@@ -40,7 +42,9 @@ def test_values_of_every_type_are_captured_as_they_are(
     t.check()
 
 
-def test_each_column_goes_to_null_and_back(conn: Connection, watch: Watch, types: dict[str, list[str]]) -> None:
+def test_each_column_goes_to_null_and_back(
+    conn: Connection, watch: Watch, types: dict[str, list[str]]
+) -> None:
     columns = [name for name in types if name != "positive"]
     conn.execute(f"CREATE TABLE t ({', '.join(f'v{n} {name}' for n, name in enumerate(columns))})")
     conn.execute("INSERT INTO t DEFAULT VALUES")
@@ -53,20 +57,32 @@ def test_each_column_goes_to_null_and_back(conn: Connection, watch: Watch, types
     t.check()
 
 
-def test_buffer_columns_have_base_types_without_modifiers_and_keep_collations(conn: Connection, watch: Watch) -> None:
+def test_buffer_columns_have_base_types_without_modifiers_and_keep_collations(
+    conn: Connection, watch: Watch
+) -> None:
     conn.execute(DEFINITIONS)
     conn.execute(
         'CREATE TABLE t (a positive, b varchar(3), c text COLLATE "C", d mood, e bit(3), f char(4), g positive[])'
     )
     t = watch("t")
     names = [column.type_name for column in t.source.columns]
-    assert names == ["numeric", "character varying", "text", "public.mood", '"bit"', "bpchar", "public.positive[]"]
+    assert names == [
+        "numeric",
+        "character varying",
+        "text",
+        "public.mood",
+        '"bit"',
+        "bpchar",
+        "public.positive[]",
+    ]
     stored = conn.execute(
         "SELECT format_type(atttypid, atttypmod), attcollation = '\"C\"'::regcollation, attnotnull"
         f" FROM pg_attribute WHERE attrelid = 'millstream_changes.changes_{t.source.relid}'::regclass"
         " AND attname LIKE 'c_' ORDER BY attname"
     ).fetchall()
-    assert [row[0].removeprefix("public.") for row in stored] == [name.removeprefix("public.") for name in names]
+    assert [row[0].removeprefix("public.") for row in stored] == [
+        name.removeprefix("public.") for name in names
+    ]
     assert [row[1] for row in stored] == [False, False, True, False, False, False, False]
     assert not any(row[2] for row in stored)
 
@@ -75,7 +91,9 @@ def test_a_value_too_long_for_a_line_is_captured(conn: Connection, watch: Watch)
     conn.execute("CREATE TABLE t (id int, v text, w text)")
     conn.execute("ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
     t = watch("t", ["id", "v"])
-    conn.execute("INSERT INTO t SELECT g, repeat(md5(g::text), 50000), '' FROM generate_series(1, 3) AS g")
+    conn.execute(
+        "INSERT INTO t SELECT g, repeat(md5(g::text), 50000), '' FROM generate_series(1, 3) AS g"
+    )
     conn.execute("UPDATE t SET w = 'unseen'")
     assert t.check().images == 3
     conn.execute("UPDATE t SET v = v || '!' WHERE id = 2")
@@ -83,7 +101,9 @@ def test_a_value_too_long_for_a_line_is_captured(conn: Connection, watch: Watch)
 
 
 def test_stored_generated_columns_are_captured(conn: Connection, watch: Watch) -> None:
-    conn.execute("CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a * 2) STORED, i int GENERATED ALWAYS AS IDENTITY)")
+    conn.execute(
+        "CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a * 2) STORED, i int GENERATED ALWAYS AS IDENTITY)"
+    )
     t = watch("t")
     conn.execute("INSERT INTO t (a) VALUES (1), (2)")
     conn.execute("UPDATE t SET a = 5 WHERE a = 1")
@@ -91,7 +111,9 @@ def test_stored_generated_columns_are_captured(conn: Connection, watch: Watch) -
 
 
 @pytest.mark.parametrize("by_row", [False, True], ids=["by statement", "by row"])
-def test_virtual_generated_columns_are_captured(conn: Connection, watch: Watch, by_row: bool) -> None:
+def test_virtual_generated_columns_are_captured(
+    conn: Connection, watch: Watch, by_row: bool
+) -> None:
     if conn.info.server_version < 180000:
         pytest.skip("virtual generated columns came with PostgreSQL 18")
     conn.execute(

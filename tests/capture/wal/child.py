@@ -15,7 +15,12 @@ from millstream.capture.wal.pipeline import Options, Pipeline
 from millstream.observe import failpoint
 
 OPTIONS = Options(
-    budget=1 << 18, status_interval=0.2, idle_bytes=1, idle_seconds=0.1, idle_at_most=0.2, heartbeat_interval=0.1
+    budget=1 << 18,
+    status_interval=0.2,
+    idle_bytes=1,
+    idle_seconds=0.1,
+    idle_at_most=0.2,
+    heartbeat_interval=0.1,
 )
 
 

@@ -1,10 +1,12 @@
-"""The oracle of capture by the log: at any cut, what the buffer tells must be what happened to the table.
+"""The oracle of capture by the log: at any cut, what the buffer tells must be what happened to the
+table.
 
-    S0 ── cut: content, S1 ── barrier ── wait ── buffer: rows of transactions that S1 sees and S0 does not
+    S0 ── cut: content, S1 ── barrier ── wait ── buffer: rows of transactions that S1 sees and S0
+    does not
 
-The barrier comes after the cut; what it waits for has been stored since, so the buffer is read afterwards, and both
-ends of the slice are decided by the rows' transaction ids; and so is whose rows count, by what the catalog says at the
-cut.
+The barrier comes after the cut; what it waits for has been stored since, so the buffer is read
+afterwards, and both ends of the slice are decided by the rows' transaction ids; and so is whose
+rows count, by what the catalog says at the cut.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ from dataclasses import dataclass, field
 import pytest
 from psycopg import sql
 
-from millstream.capture.buffer.slices import buffer_name, column_name, origin_condition, seen_condition, slice_condition
+from millstream.capture.buffer.slices import (
+    buffer_name,
+    column_name,
+    origin_condition,
+    seen_condition,
+    slice_condition,
+)
 from millstream.capture.trigger import triggers as trigger
 from millstream.capture.trigger.inventory import triggers
 from millstream.capture.wal import slot
@@ -35,17 +43,31 @@ from millstream.testing.bags import Bag, BagSlice
 
 # Quick, so that tests are.
 BRISK = Options(
-    status_interval=0.5, idle_bytes=1, idle_seconds=0.2, idle_at_most=0.5, pause=0.05, longest_pause=0.5, patience=5.0
+    status_interval=0.5,
+    idle_bytes=1,
+    idle_seconds=0.2,
+    idle_at_most=0.5,
+    pause=0.05,
+    longest_pause=0.5,
+    patience=5.0,
 )
 
 
 def set_up(conn: Connection, name: str, columns: Sequence[str] | None = None) -> Source:
-    """Make a table a source that is captured from WAL: its buffer, its place in the catalog, no triggers."""
+    """Make a table a source that is captured from WAL: its buffer, its place in the catalog, no
+    triggers.
+    """
     oid = conn.execute("SELECT %s::regclass::oid", (name,)).fetchall()[0][0]
     table = relations.table(conn, oid)
-    made = trigger.install(conn, table, [c.name for c in table.columns] if columns is None else columns)
+    made = trigger.install(
+        conn, table, [c.name for c in table.columns] if columns is None else columns
+    )
     for found in triggers(conn, [oid])[oid]:
-        conn.execute(sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(found.name), found.table.identifier))
+        conn.execute(
+            sql.SQL("DROP TRIGGER {} ON {}").format(
+                sql.Identifier(found.name), found.table.identifier
+            )
+        )
     for each in relations.names(conn, [oid, *made.partitions]):
         conn.execute(sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(each.identifier))
     conn.execute("UPDATE millstream.sources SET cdc_mode = 'WAL' WHERE relid = %s", (oid,))
@@ -70,16 +92,25 @@ class Logged:
     def cut(self) -> tuple[Snapshot, Bag]:
         """The table's content at a snapshot."""
         self.reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        snapshot = Snapshot.parse(self.reader.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0])
+        snapshot = Snapshot.parse(
+            self.reader.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
+        )
         self.source = sources.get(self.reader, self.source.relid) or self.source
-        columns = [sql.SQL("{}::text").format(sql.Identifier(column.name)) for column in self.source.columns]
-        content = self._bag(columns, sql.Identifier(self.source.schema, self.source.name), sql.SQL("true"))
+        columns = [
+            sql.SQL("{}::text").format(sql.Identifier(column.name))
+            for column in self.source.columns
+        ]
+        content = self._bag(
+            columns, sql.Identifier(self.source.schema, self.source.name), sql.SQL("true")
+        )
         self.reader.execute("COMMIT")
         return snapshot, content
 
     def slice(self, end: Snapshot) -> BagSlice:
         """What the buffer holds between the last cut and this one."""
-        columns = [sql.SQL("{}::text").format(column_name(column.attnum)) for column in self.source.columns]
+        columns = [
+            sql.SQL("{}::text").format(column_name(column.attnum)) for column in self.source.columns
+        ]
         told = [slice_condition(self.frontier), seen_condition(end), origin_condition(self.source)]
 
         def images(action: str) -> Bag:
@@ -88,7 +119,9 @@ class Logged:
 
         return BagSlice(images("I"), images("D"), images("T").total(), images("X").total())
 
-    def _bag(self, columns: Sequence[sql.Composable], table: sql.Composable, where: sql.Composable) -> Bag:
+    def _bag(
+        self, columns: Sequence[sql.Composable], table: sql.Composable, where: sql.Composable
+    ) -> Bag:
         listed = sql.SQL(", ").join([sql.SQL("''"), *columns])
         query = sql.SQL("SELECT {} FROM {} WHERE {}").format(listed, table, where)
         return Counter(tuple(row) for row in self.reader.execute(query))
@@ -128,7 +161,9 @@ class Log:
             pipeline.stop()
 
     def wait_until_free(self, seconds: float = 20.0) -> None:
-        """The server finds out by itself that its client is gone; a database with an active slot cannot be dropped."""
+        """The server finds out by itself that its client is gone; a database with an active slot
+        cannot be dropped.
+        """
         deadline = time.monotonic() + seconds
         active = "SELECT 1 FROM pg_replication_slots WHERE active AND database = current_database()"
         while self.conn.execute(active).fetchone():
@@ -199,7 +234,9 @@ def log(make_log: Callable[[str], Log], database: str) -> Log:
 
 @pytest.fixture
 def little_decoding_memory(conn: Connection) -> Iterator[None]:
-    """The server holds little of a transaction: what is larger is sent before it ends, or waits on its disk."""
+    """The server holds little of a transaction: what is larger is sent before it ends, or waits on
+    its disk.
+    """
     conn.execute("ALTER SYSTEM SET logical_decoding_work_mem = '64kB'")
     conn.execute("SELECT pg_reload_conf()")
     yield

@@ -2,8 +2,8 @@
 
     python cutover_child.py DSN GOAL
 
-It ends by itself when every source is in the mode WAL or TRIGGER, or when SETTLED: nothing of the log is left.
-MILLSTREAM_FAILPOINT says where it shall die.
+It ends by itself when every source is in the mode WAL or TRIGGER, or when SETTLED: nothing of the
+log is left. MILLSTREAM_FAILPOINT says where it shall die.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def _is_done(app: App, goal: str) -> bool:
         return slots.get(app.conn, slot.name_of(app.conn)) is None
     if any(source.mode != goal for source in known):
         return False
-    return goal == "TRIGGER" or not any(triggers(app.conn, [source.relid])[source.relid] for source in known)
+    return goal == "TRIGGER" or not any(
+        triggers(app.conn, [source.relid])[source.relid] for source in known
+    )
 
 
 if __name__ == "__main__":

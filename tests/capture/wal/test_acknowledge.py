@@ -1,8 +1,9 @@
-"""The log is let go only up to what is durable, however rows, markers, stores and crashes interleave.
+"""The log is let go only up to what is durable, however rows, markers, stores and crashes
+interleave.
 
-A small world stands in for server, pipeline and disk. Its law: every row of a transaction before the confirmed
-position is in its store, and in the end every row is there once. The controls break one rule each, and are caught.
-MILLSTREAM_TEST_LOG_STEPS=1000000 takes a million steps.
+A small world stands in for server, pipeline and disk. Its law: every row of a transaction before
+the confirmed position is in its store, and in the end every row is there once. The controls break
+one rule each, and are caught. MILLSTREAM_TEST_LOG_STEPS=1000000 takes a million steps.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ HASTY = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-# That a control is caught is enough, the smallest way to catch it is of no use; it ends when it is caught.
+# That a control is caught is enough, the smallest way to catch it is of no use; it ends when it is
+# caught.
 UNSHRUNK = settings(HASTY, phases=[Phase.generate], max_examples=5000)
 
 

@@ -1,4 +1,6 @@
-"""The slot advances with what is durable: by rows, by keepalives alone, and never past what is on its way."""
+"""The slot advances with what is durable: by rows, by keepalives alone, and never past what is on
+its way.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log
 
 # As a service has it, but for the intervals.
-REAL = Options(status_interval=0.5, idle_seconds=0.5, idle_at_most=2.0, heartbeat_interval=0.5, heartbeat_timeout=5.0)
+REAL = Options(
+    status_interval=0.5,
+    idle_seconds=0.5,
+    idle_at_most=2.0,
+    heartbeat_interval=0.5,
+    heartbeat_timeout=5.0,
+)
 # Some 5 MB each: MILLSTREAM_TEST_LOG_FLOODS=200 is a gigabyte.
 FLOODS = int(os.environ.get("MILLSTREAM_TEST_LOG_FLOODS", "5"))
 FLOOD = "INSERT INTO foreign_rows SELECT g, repeat('x', 200) FROM generate_series(1, 20000) AS g"
@@ -52,7 +60,9 @@ def test_the_slot_follows_log_that_concerns_nobody(conn: Connection, log: Log) -
     assert pipeline.health.reconnects == 0, pipeline.health.reason
 
 
-def test_the_slot_follows_the_log_of_another_database(conn: Connection, log: Log, database: str) -> None:
+def test_the_slot_follows_the_log_of_another_database(
+    conn: Connection, log: Log, database: str
+) -> None:
     conn.execute("CREATE TABLE t (id int)")
     log.capture("t")
     log.start(REAL)
@@ -75,8 +85,12 @@ def test_without_sources_the_slot_follows_too(conn: Connection, log: Log) -> Non
     _until(lambda: log.confirmed() >= flooded, "the slot did not follow", 10.0)
 
 
-def test_what_is_not_durable_is_not_let_go(conn: Connection, another: Callable[[], Connection], log: Log) -> None:
-    """Seed 3, tests 4 and 5: the store is held up while keepalives come; the sender hears from us all the same."""
+def test_what_is_not_durable_is_not_let_go(
+    conn: Connection, another: Callable[[], Connection], log: Log
+) -> None:
+    """Seed 3, tests 4 and 5: the store is held up while keepalives come; the sender hears from us
+    all the same.
+    """
     conn.execute("CREATE TABLE t (id int); CREATE TABLE foreign_rows (id int, v text)")
     t = log.capture("t")
     pipeline = log.start(REAL)
@@ -99,7 +113,9 @@ def test_what_is_not_durable_is_not_let_go(conn: Connection, another: Callable[[
     assert pipeline.health.reconnects == 0, pipeline.health.reason
 
 
-def test_what_the_server_was_told_is_recorded_first_and_never_goes_back(conn: Connection, log: Log) -> None:
+def test_what_the_server_was_told_is_recorded_first_and_never_goes_back(
+    conn: Connection, log: Log
+) -> None:
     """Seed 3, test 6."""
     conn.execute("CREATE TABLE t (id int); CREATE TABLE foreign_rows (id int, v text)")
     t = log.capture("t")
@@ -116,10 +132,14 @@ def test_what_the_server_was_told_is_recorded_first_and_never_goes_back(conn: Co
 
 
 def test_an_idle_server_is_left_idle(conn: Connection, log: Log) -> None:
-    """The server has other work in this test too; what is told is that a marker alone is not worth a transaction."""
+    """The server has other work in this test too; what is told is that a marker alone is not worth
+    a transaction.
+    """
     conn.execute("CREATE TABLE t (id int); CREATE TABLE foreign_rows (id int, v text)")
     log.capture("t")
-    pipeline = log.start(replace(REAL, heartbeat_interval=60.0, idle_at_most=60.0, idle_bytes=1 << 40))
+    pipeline = log.start(
+        replace(REAL, heartbeat_interval=60.0, idle_at_most=60.0, idle_bytes=1 << 40)
+    )
     log.settle()
     stored = conn.execute("SELECT updated_at, cursor FROM millstream.slots").fetchall()
     conn.execute(FLOOD)
@@ -128,10 +148,14 @@ def test_an_idle_server_is_left_idle(conn: Connection, log: Log) -> None:
     assert conn.execute("SELECT updated_at, cursor FROM millstream.slots").fetchall() == stored
 
 
-def test_a_position_that_is_waited_for_is_stored_by_an_idle_reader_and_only_once(conn: Connection, log: Log) -> None:
+def test_a_position_that_is_waited_for_is_stored_by_an_idle_reader_and_only_once(
+    conn: Connection, log: Log
+) -> None:
     conn.execute("CREATE TABLE t (id int); CREATE TABLE foreign_rows (id int, v text)")
     log.capture("t")
-    pipeline = log.start(replace(REAL, heartbeat_interval=3600.0, idle_at_most=3600.0, idle_bytes=1 << 40))
+    pipeline = log.start(
+        replace(REAL, heartbeat_interval=3600.0, idle_at_most=3600.0, idle_bytes=1 << 40)
+    )
     log.settle()
     stored = pipeline.health.markers
     conn.execute("INSERT INTO foreign_rows VALUES (1, 'x')")
@@ -156,15 +180,22 @@ def test_a_sender_that_wants_to_hear_from_us_does_while_the_store_is_held_up(
     for _ in range(10):
         conn.execute("INSERT INTO t SELECT generate_series(1, 2000)")
     time.sleep(4.0)
-    reply_at = "SELECT extract(epoch FROM clock_timestamp() - reply_time)::float8 FROM pg_stat_replication"
-    assert conn.execute(reply_at + " WHERE application_name LIKE 'millstream log%%'").fetchall()[0][0] < 2.0
+    reply_at = (
+        "SELECT extract(epoch FROM clock_timestamp() - reply_time)::float8 FROM pg_stat_replication"
+    )
+    assert (
+        conn.execute(reply_at + " WHERE application_name LIKE 'millstream log%%'").fetchall()[0][0]
+        < 2.0
+    )
     holder.execute("COMMIT")
     assert log.check(t)[0].images == 20000
     assert pipeline.health.reconnects == 0
 
 
 def _held(conn: Connection) -> tuple[int, int, str | None]:
-    """How far the slot is behind in what it has confirmed and in what the server keeps for it, and who holds that."""
+    """How far the slot is behind in what it has confirmed and in what the server keeps for it, and
+    who holds that.
+    """
     query = "SELECT confirmed_lag_bytes, restart_lag_bytes, held_by FROM millstream.slot_health()"
     confirmed, restart, holder = conn.execute(query).fetchall()[0]
     return confirmed, restart, holder

@@ -38,7 +38,9 @@ def test_a_transaction_comes_in_parts_of_the_size_of_a_batch() -> None:
         (BATCH_ROWS, False),
         (1, True),
     ]
-    assert [part.is_last for part in parts(Transaction(1, 10, 20, SpilledChanges([(0, {})])))] == [True]
+    assert [part.is_last for part in parts(Transaction(1, 10, 20, SpilledChanges([(0, {})])))] == [
+        True
+    ]
 
 
 def _again(conn: Connection, log: Log, watermark: str = "") -> Logged:
@@ -47,7 +49,9 @@ def _again(conn: Connection, log: Log, watermark: str = "") -> Logged:
     t = log.capture("t")
     for number in range(5):
         conn.execute("INSERT INTO t VALUES (%s, 'small')", (number,))
-    conn.execute(f"INSERT INTO t SELECT g, 'large' FROM generate_series(1, {BATCH_ROWS + 5000}) AS g".encode())
+    conn.execute(
+        f"INSERT INTO t SELECT g, 'large' FROM generate_series(1, {BATCH_ROWS + 5000}) AS g".encode()
+    )
     log.start(Options(heartbeat_interval=60.0))
     log.settle()
     log.stop()
@@ -77,13 +81,18 @@ def test_what_is_sent_again_is_left_out(conn: Connection, log: Log) -> None:
 def test_of_a_transaction_stored_in_part_the_rest_is_stored(conn: Connection, log: Log) -> None:
     t = _again(conn, log, "ordinal = 7000")
     log.settle()
-    # All but the first 7000 changes of the last transaction that had been stored come a second time.
-    count = conn.execute(f"SELECT count(*) FROM millstream_changes.changes_{t.source.relid}".encode()).fetchall()[0][0]
+    # All but the first 7000 changes of the last transaction that had been stored come a second
+    # time.
+    count = conn.execute(
+        f"SELECT count(*) FROM millstream_changes.changes_{t.source.relid}".encode()
+    ).fetchall()[0][0]
     assert count == 5 + BATCH_ROWS + 5000 + 1 + (BATCH_ROWS + 5000 - 7000)
 
 
 @pytest.mark.usefixtures("deaf")
-def test_the_control_without_watermarks_is_caught(conn: Connection, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_control_without_watermarks_is_caught(
+    conn: Connection, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def all_of_them(self: _BatchWriting, source: int, numbers: Offsets) -> Offsets:
         return np.arange(len(numbers))
 
@@ -93,13 +102,20 @@ def test_the_control_without_watermarks_is_caught(conn: Connection, log: Log, mo
         log.check(t)
 
 
-def test_uninstalling_drops_the_slot_and_the_publication_under_a_running_pipeline(conn: Connection, log: Log) -> None:
+def test_uninstalling_drops_the_slot_and_the_publication_under_a_running_pipeline(
+    conn: Connection, log: Log
+) -> None:
     conn.execute("CREATE TABLE t (id int)")
     log.capture("t")
     pipeline = log.start()
     log.settle()
     install.uninstall(conn)
-    assert conn.execute("SELECT 1 FROM pg_replication_slots WHERE database = current_database()").fetchall() == []
+    assert (
+        conn.execute(
+            "SELECT 1 FROM pg_replication_slots WHERE database = current_database()"
+        ).fetchall()
+        == []
+    )
     assert conn.execute("SELECT 1 FROM pg_publication").fetchall() == []
     log.pipeline = None
     with pytest.raises(Exception, match="millstream"):

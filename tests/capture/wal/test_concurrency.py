@@ -1,9 +1,10 @@
 """Under concurrent writers every cut accounts for every change, and so does the whole.
 
-Writers run transactions of any length with savepoints, rollbacks, two-phase commits, COPY and changed keys. Cuts are
-taken of three tables at one snapshot; what the log has brought by a barrier after the snapshot, and the snapshot sees,
-must be the difference. The control takes all that has been stored by then, as a position in the log would, and is
-caught: a transaction is sent when its commit is on disk, and seen a moment later.
+Writers run transactions of any length with savepoints, rollbacks, two-phase commits, COPY and
+changed keys. Cuts are taken of three tables at one snapshot; what the log has brought by a barrier
+after the snapshot, and the snapshot sees, must be the difference. The control takes all that has
+been stored by then, as a position in the log would, and is caught: a transaction is sent when its
+commit is on disk, and seen a moment later.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ TABLES = ("customers", "orders", "visits")
 
 
 @pytest.mark.parametrize("in_chunks", [False, True], ids=["whole", "in chunks"])
-def test_every_cut_accounts_for_every_change(conn: Connection, log: Log, database: str, in_chunks: bool) -> None:
+def test_every_cut_accounts_for_every_change(
+    conn: Connection, log: Log, database: str, in_chunks: bool
+) -> None:
     make_tables(conn)
     watched = [log.capture(name) for name in TABLES]
     log.start(Options(in_chunks=in_chunks, linger=0.01))
@@ -37,7 +40,9 @@ def test_every_cut_accounts_for_every_change(conn: Connection, log: Log, databas
             images += sum(taken.images for taken in log.check(*watched))
             cuts += 1
             if cuts % 10 == 0:
-                conn.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+                conn.execute(
+                    "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active"
+                )
     _end_prepared(conn)
     log.check(*watched)
     print(cuts, "cuts,", images, "images,", dict(writers.done))
@@ -45,7 +50,9 @@ def test_every_cut_accounts_for_every_change(conn: Connection, log: Log, databas
     assert images > 500
 
 
-def test_the_control_that_takes_all_that_is_stored_is_caught(conn: Connection, log: Log, database: str) -> None:
+def test_the_control_that_takes_all_that_is_stored_is_caught(
+    conn: Connection, log: Log, database: str
+) -> None:
     make_tables(conn)
     orders = log.capture("orders")
     log.start(Options(linger=0.0))
@@ -70,5 +77,7 @@ def test_the_control_that_takes_all_that_is_stored_is_caught(conn: Connection, l
 
 def _end_prepared(conn: Connection) -> None:
     """What the writers left prepared."""
-    for (gid,) in conn.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall():
+    for (gid,) in conn.execute(
+        "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+    ).fetchall():
         conn.execute(f"ROLLBACK PREPARED '{gid}'".encode())

@@ -1,4 +1,7 @@
-"""The replication connection: its settings, and what refusals mean. Broken networks: `test_interruptions.py`."""
+"""The replication connection: its settings, and what refusals mean.
+
+Broken networks: `test_interruptions.py`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ def test_a_slot_that_does_not_exist_is_lost(conn: Connection, database: str) -> 
         Stream(database, "nosuch", "nosuch", 0)
 
 
-def test_a_stream_that_says_nothing_gives_no_frames_and_can_be_closed_at_once(conn: Connection, database: str) -> None:
+def test_a_stream_that_says_nothing_gives_no_frames_and_can_be_closed_at_once(
+    conn: Connection, database: str
+) -> None:
     install.install(conn)
     name = slot.publish(conn, [])
     made = slot.create(conn, database)

@@ -1,4 +1,6 @@
-"""The process killed at each step of the pipeline, again and again: every change is in the buffer once."""
+"""The process killed at each step of the pipeline, again and again: every change is in the buffer
+once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log, Logged
 
 CHILD = Path(__file__).parent / "child.py"
-# Two parts of a batch's size, and several times the child's memory: each large transaction spills more than once.
+# Two parts of a batch's size, and several times the child's memory: each large transaction spills
+# more than once.
 LARGE = 25_000
 
 
@@ -26,7 +29,9 @@ def _change(conn: Connection, number: int) -> None:
     for _ in range(3):
         conn.execute("INSERT INTO t SELECT g, 'small' FROM generate_series(1, 3) AS g")
     with conn.transaction():
-        conn.execute(f"INSERT INTO t SELECT g, 'large {number}' FROM generate_series(1, {LARGE}) AS g".encode())
+        conn.execute(
+            f"INSERT INTO t SELECT g, 'large {number}' FROM generate_series(1, {LARGE}) AS g".encode()
+        )
         conn.execute("DELETE FROM t WHERE id % 1000 = 0")
         with conn.transaction(force_rollback=True):
             conn.execute("DELETE FROM t")
@@ -54,7 +59,9 @@ def tables(conn: Connection, log: Log) -> tuple[Logged, Logged]:
 def test_killed_at_any_pass_of_this_point_nothing_is_lost_and_nothing_comes_twice(
     conn: Connection, log: Log, tables: tuple[Logged, Logged], point: str, how: str
 ) -> None:
-    """In chunks, it is killed amid a transaction that has been sent in part; another takes up the log whole."""
+    """In chunks, it is killed amid a transaction that has been sent in part; another takes up the
+    log whole.
+    """
     for number in (1, 2, 3):
         _change(conn, number)
         _killed(log, point, number, how)
@@ -71,6 +78,8 @@ def test_killed_at_every_point_in_turn_without_an_end_in_between(
     for point in (*LOG_FAILPOINTS, *LOG_FAILPOINTS):
         _killed(log, point, 1)
         conn.execute("INSERT INTO t VALUES (1, %s)", (point,))
-        conn.execute(f"INSERT INTO t SELECT g, 'more' FROM generate_series(1, {LARGE}) AS g".encode())
+        conn.execute(
+            f"INSERT INTO t SELECT g, 'more' FROM generate_series(1, {LARGE}) AS g".encode()
+        )
     log.start()
     log.check(*tables)

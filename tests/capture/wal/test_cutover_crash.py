@@ -1,4 +1,6 @@
-"""The process killed at each step of a hand-over while writers work: the next goes on, and every change counts once."""
+"""The process killed at each step of a hand-over while writers work: the next goes on, and every
+change counts once.
+"""
 
 from __future__ import annotations
 
@@ -60,18 +62,25 @@ def _writing(dsn: str) -> Iterator[None]:
 def _ran(dsn: str, goal: str, *, killed_at: str = "", **environment: str) -> None:
     """Run a process until it is killed at a failpoint, or without one to its end."""
     armed = {VARIABLE: killed_at} if killed_at else {}
-    ended = forks.run(CHILD, dsn, goal, environment={**os.environ, **armed, **environment}, timeout=90)
+    ended = forks.run(
+        CHILD, dsn, goal, environment={**os.environ, **armed, **environment}, timeout=90
+    )
     assert ended.returncode == (-signal.SIGKILL if killed_at else 0), ended.stderr[-3000:]
 
 
 @pytest.fixture
 def t(conn: Connection, log: Log) -> Logged:
     """A table on triggers, with a reader."""
-    conn.execute("CREATE TABLE t (id int, v text); CREATE INDEX ON t (id); INSERT INTO t VALUES (0, 'old')")
+    conn.execute(
+        "CREATE TABLE t (id int, v text); CREATE INDEX ON t (id); INSERT INTO t VALUES (0, 'old')"
+    )
     oid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     source = trigger.install(conn, relations.table(conn, oid), ["id", "v"])
     reader = stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name="s", query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name="s", query="", canonical_query="", schedule="1s"
+        ),
     )
     sources.add_dependency(conn, reader.id, oid, ["id", "v"])
     watched = log.watch(source)
@@ -80,7 +89,9 @@ def t(conn: Connection, log: Log) -> Logged:
 
 
 def _reach(conn: Connection, t: Logged) -> None:
-    conn.execute("UPDATE millstream.stream_tables SET frontier = %s::pg_snapshot", (str(t.frontier),))
+    conn.execute(
+        "UPDATE millstream.stream_tables SET frontier = %s::pg_snapshot", (str(t.frontier),)
+    )
 
 
 def _wish(conn: Connection, mode: str) -> None:
@@ -99,7 +110,9 @@ def _check(conn: Connection, log: Log, t: Logged) -> int:
 
 
 @pytest.mark.parametrize("point", TO_THE_LOG)
-def test_killed_on_the_way_to_the_log(conn: Connection, log: Log, t: Logged, database: str, point: str) -> None:
+def test_killed_on_the_way_to_the_log(
+    conn: Connection, log: Log, t: Logged, database: str, point: str
+) -> None:
     with _writing(database):
         _ran(database, "WAL", killed_at=point)
         time.sleep(0.1)
@@ -124,10 +137,17 @@ def test_killed_on_the_way_back(conn: Connection, log: Log, t: Logged, database:
     assert _check(conn, log, t) > 10
     # The reader has passed all turns: the slot is not needed any more.
     _ran(database, "SETTLED")
-    assert conn.execute("SELECT 1 FROM pg_replication_slots WHERE database = current_database()").fetchall() == []
+    assert (
+        conn.execute(
+            "SELECT 1 FROM pg_replication_slots WHERE database = current_database()"
+        ).fetchall()
+        == []
+    )
 
 
-def test_killed_after_the_log_was_lost(conn: Connection, log: Log, t: Logged, database: str) -> None:
+def test_killed_after_the_log_was_lost(
+    conn: Connection, log: Log, t: Logged, database: str
+) -> None:
     _ran(database, "WAL")
     assert not triggers(conn, [t.source.relid])[t.source.relid]
     conn.execute("INSERT INTO t VALUES (1, 'untold')")
@@ -161,7 +181,11 @@ def test_killed_after_giving_up(conn: Connection, log: Log, t: Logged, database:
 def _dropped(conn: Connection) -> bool:
     """The server may take a moment to see that the reader is gone."""
     drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
-    return bool(conn.execute(f"{drop} WHERE database = current_database() AND NOT active".encode()).fetchall())
+    return bool(
+        conn.execute(
+            f"{drop} WHERE database = current_database() AND NOT active".encode()
+        ).fetchall()
+    )
 
 
 def _until(holds: Callable[[], bool], seconds: float = 20.0) -> None:

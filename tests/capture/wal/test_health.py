@@ -1,4 +1,6 @@
-"""What the catalog tells of the reader of WAL: how far it is, what has come back, and why it was interrupted."""
+"""What the catalog tells of the reader of WAL: how far it is, what has come back, and why it was
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def test_positions_markers_and_heartbeats_are_in_the_catalog(conn: Connection, l
     conn.execute("CREATE TABLE t (id int); CREATE TABLE other (id int)")
     t = log.capture("t")
     before = health(conn)
-    assert (before["decoder_status"], before["heartbeat_at"], before["markers"]) == ("STOPPED", None, 0)
+    assert (before["decoder_status"], before["heartbeat_at"], before["markers"]) == (
+        "STOPPED",
+        None,
+        0,
+    )
     log.start(replace(BRISK, heartbeat_interval=1.0))
     conn.execute("INSERT INTO t VALUES (1)")
     log.check(t)
@@ -91,7 +97,9 @@ def test_a_slot_that_lags_is_told_by_bytes_seconds_and_the_settings(
     log.check(t)
     query = "SELECT source::text, slot_lag_warning, slot_lag_critical, alert FROM millstream.check_cdc_health()"
     assert conn.execute(query).fetchall() == [("t", 100 << 20, 1024 << 20, None)]
-    conn.execute("INSERT INTO millstream.settings VALUES ('slot_lag_warning', '1B'), ('slot_lag_critical', '2kB')")
+    conn.execute(
+        "INSERT INTO millstream.settings VALUES ('slot_lag_warning', '1B'), ('slot_lag_critical', '2kB')"
+    )
     holder = another()
     holder.execute(f"BEGIN; LOCK TABLE millstream_changes.changes_{t.source.relid}".encode())
     conn.execute("INSERT INTO t SELECT generate_series(1, 1000)")
@@ -113,7 +121,9 @@ def test_an_idle_reader_writes_nothing(conn: Connection, log: Log) -> None:
     conn.execute("CREATE TABLE t (id int)")
     t = log.capture("t")
     # Only what is far ahead is stored, and nothing is.
-    pipeline = log.start(replace(BRISK, idle_bytes=1 << 30, idle_at_most=3600.0, heartbeat_interval=3600.0))
+    pipeline = log.start(
+        replace(BRISK, idle_bytes=1 << 30, idle_at_most=3600.0, heartbeat_interval=3600.0)
+    )
     conn.execute("INSERT INTO t VALUES (1)")
     log.check(t)
     query = "SELECT xmin::text FROM millstream.slots"

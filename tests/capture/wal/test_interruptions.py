@@ -1,4 +1,6 @@
-"""Whatever breaks on the way, the log is taken up where it is durable: nothing is lost, nothing comes twice."""
+"""Whatever breaks on the way, the log is taken up where it is durable: nothing is lost, nothing
+comes twice.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from millstream.testing.proxy import proxy
 if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log, Logged
 
-BRISK = Options(status_interval=0.3, idle_bytes=1, idle_seconds=0.2, pause=0.05, longest_pause=0.3, patience=2.0)
+BRISK = Options(
+    status_interval=0.3, idle_bytes=1, idle_seconds=0.2, pause=0.05, longest_pause=0.3, patience=2.0
+)
 
 _SENDERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'millstream log%'"
 _STORES = (
@@ -34,7 +38,9 @@ _STORES = (
 
 
 class Writing:
-    """Somebody who writes, a row at a time, until told to stop; and bears with a server that goes away."""
+    """Somebody who writes, a row at a time, until told to stop; and bears with a server that goes
+    away.
+    """
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -82,7 +88,9 @@ def test_sessions_that_are_terminated_again_and_again(
     assert len(t.content) > 100
 
 
-def test_a_connection_that_falls_silent_is_given_up(log: Log, t: Logged, database: str, server: Server) -> None:
+def test_a_connection_that_falls_silent_is_given_up(
+    log: Log, t: Logged, database: str, server: Server
+) -> None:
     with proxy(server.socket) as between:
         dsn = make_conninfo(database, host="127.0.0.1", port=between.port)
         pipeline = log.start(replace(BRISK, silence=1.0, patience=0.5), dsn)
@@ -114,7 +122,9 @@ def own_server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("how", ["killed", "halted"])
-def test_a_server_that_goes_and_comes_back(own_server: Server, make_log: Callable[[str], Log], how: str) -> None:
+def test_a_server_that_goes_and_comes_back(
+    own_server: Server, make_log: Callable[[str], Log], how: str
+) -> None:
     log = make_log(own_server.dsn)
     log.conn.execute("CREATE TABLE t (id int, v text); CREATE INDEX ON t (id)")
     t = log.capture("t")
@@ -133,7 +143,9 @@ def test_a_server_that_goes_and_comes_back(own_server: Server, make_log: Callabl
     log.wait_until_free()
 
 
-def test_a_server_that_stands_still_for_a_while(own_server: Server, make_log: Callable[[str], Log]) -> None:
+def test_a_server_that_stands_still_for_a_while(
+    own_server: Server, make_log: Callable[[str], Log]
+) -> None:
     """MILLSTREAM_TEST_STILL says for how many seconds."""
     log = make_log(own_server.dsn)
     log.conn.execute("CREATE TABLE t (id int, v text); CREATE INDEX ON t (id)")
@@ -162,12 +174,18 @@ def _lost(log: Log) -> SlotLost:
     return caught.value
 
 
-def test_a_slot_that_was_dropped_is_not_replaced_in_silence(conn: Connection, log: Log, t: Logged) -> None:
-    conn.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+def test_a_slot_that_was_dropped_is_not_replaced_in_silence(
+    conn: Connection, log: Log, t: Logged
+) -> None:
+    conn.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active"
+    )
     assert "dropped" in _lost(log).detail
 
 
-def test_a_slot_made_anew_under_the_same_name_is_noticed(conn: Connection, log: Log, t: Logged) -> None:
+def test_a_slot_made_anew_under_the_same_name_is_noticed(
+    conn: Connection, log: Log, t: Logged
+) -> None:
     name = slot.name_of(conn)
     conn.execute("SELECT pg_drop_replication_slot(%s)", (name,))
     conn.execute("INSERT INTO t VALUES (1, 'lost')")
@@ -177,11 +195,15 @@ def test_a_slot_made_anew_under_the_same_name_is_noticed(conn: Connection, log: 
 
 def test_a_slot_that_somebody_advanced_is_noticed(conn: Connection, log: Log, t: Logged) -> None:
     conn.execute("INSERT INTO t VALUES (1, 'lost')")
-    conn.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())", (slot.name_of(conn),))
+    conn.execute(
+        "SELECT pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())", (slot.name_of(conn),)
+    )
     assert "has stored changes only up to" in _lost(log).detail
 
 
-def test_a_slot_whose_log_was_removed_is_noticed(own_server: Server, make_log: Callable[[str], Log]) -> None:
+def test_a_slot_whose_log_was_removed_is_noticed(
+    own_server: Server, make_log: Callable[[str], Log]
+) -> None:
     log = make_log(own_server.dsn)
     log.conn.execute("CREATE TABLE t (id int, v text)")
     log.capture("t")
@@ -210,14 +232,18 @@ def test_a_publication_made_anew_is_noticed(conn: Connection, log: Log, t: Logge
     assert "does not exist" in _lost(log).detail
 
 
-def test_another_server_or_a_server_set_back_is_noticed(conn: Connection, log: Log, t: Logged) -> None:
+def test_another_server_or_a_server_set_back_is_noticed(
+    conn: Connection, log: Log, t: Logged
+) -> None:
     conn.execute("UPDATE millstream.slots SET timeline = timeline + 1")
     assert "restored, promoted or replaced" in _lost(log).detail
     conn.execute("UPDATE millstream.slots SET timeline = timeline - 1, cursor = 'FFFF/0'")
     assert "reset to an earlier state" in _lost(log).detail
 
 
-def test_a_slot_is_made_once_and_one_that_was_not_recorded_is_made_again(conn: Connection, log: Log, t: Logged) -> None:
+def test_a_slot_is_made_once_and_one_that_was_not_recorded_is_made_again(
+    conn: Connection, log: Log, t: Logged
+) -> None:
     with pytest.raises(ValueError, match="already exists"):
         slot.create(conn, log.dsn)
     conn.execute("DELETE FROM millstream.slots")
@@ -231,7 +257,9 @@ def test_a_slot_is_made_once_and_one_that_was_not_recorded_is_made_again(conn: C
 
 def test_publishing_again_adds_what_is_lacking(conn: Connection, log: Log, t: Logged) -> None:
     conn.execute("CREATE TABLE u (id int)")
-    names = relations.names(conn, [t.source.relid, conn.execute("SELECT 'u'::regclass::oid").fetchall()[0][0]])
+    names = relations.names(
+        conn, [t.source.relid, conn.execute("SELECT 'u'::regclass::oid").fetchall()[0][0]]
+    )
     slot.publish(conn, names)
     slot.publish(conn, names)
     listed = conn.execute("SELECT tablename FROM pg_publication_tables ORDER BY 1").fetchall()
@@ -242,7 +270,12 @@ def test_a_slot_that_is_taken_away_leaves_nothing(conn: Connection, log: Log, t:
     name = slot.name_of(conn)
     slot.drop(conn, name)
     assert slots.get(conn, name) is None
-    assert conn.execute("SELECT 1 FROM pg_replication_slots WHERE database = current_database()").fetchall() == []
+    assert (
+        conn.execute(
+            "SELECT 1 FROM pg_replication_slots WHERE database = current_database()"
+        ).fetchall()
+        == []
+    )
     assert conn.execute("SELECT 1 FROM pg_publication").fetchall() == []
 
 

@@ -18,7 +18,9 @@ CHUNKS = "in chunks"
 
 
 def options(in_chunks: bool, budget: int = 64 << 20) -> Options:
-    return Options(status_interval=0.5, idle_bytes=1, idle_seconds=0.2, in_chunks=in_chunks, budget=budget)
+    return Options(
+        status_interval=0.5, idle_bytes=1, idle_seconds=0.2, in_chunks=in_chunks, budget=budget
+    )
 
 
 def test_inserts_updates_and_deletes_are_captured(conn: Connection, log: Log) -> None:
@@ -62,7 +64,9 @@ def test_several_sources_each_have_their_own(conn: Connection, log: Log) -> None
     log.start()
     with conn.transaction():
         for _ in range(3):
-            conn.execute("INSERT INTO a VALUES (1); INSERT INTO other VALUES (1); INSERT INTO b VALUES (2), (3)")
+            conn.execute(
+                "INSERT INTO a VALUES (1); INSERT INTO other VALUES (1); INSERT INTO b VALUES (2), (3)"
+            )
     assert [taken.images for taken in log.check(a, b)] == [3, 6]
 
 
@@ -103,7 +107,9 @@ def test_a_partition_that_comes_later_is_captured(conn: Connection, log: Log) ->
     conn.execute("CREATE TABLE t (id int, region int) PARTITION BY LIST (region)")
     t = log.capture("t")
     log.start()
-    conn.execute("CREATE TABLE t9 PARTITION OF t FOR VALUES IN (9); ALTER TABLE t9 REPLICA IDENTITY FULL")
+    conn.execute(
+        "CREATE TABLE t9 PARTITION OF t FOR VALUES IN (9); ALTER TABLE t9 REPLICA IDENTITY FULL"
+    )
     conn.execute("INSERT INTO t VALUES (1, 9)")
     conn.execute("UPDATE t SET id = 2")
     assert log.check(t)[0].images == 3
@@ -113,7 +119,9 @@ def test_children_are_captured_under_their_parent(conn: Connection, log: Log) ->
     conn.execute("CREATE TABLE t (id int); CREATE TABLE child (more int) INHERITS (t)")
     t = log.capture("t")
     log.start()
-    conn.execute("INSERT INTO child VALUES (1, 10); INSERT INTO t VALUES (2); UPDATE t SET id = id + 5")
+    conn.execute(
+        "INSERT INTO child VALUES (1, 10); INSERT INTO t VALUES (2); UPDATE t SET id = id + 5"
+    )
     assert log.check(t)[0].images == 6
 
 
@@ -144,7 +152,9 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_where_images_do_not_tell_the_change_it_is_marked(conn: Connection, log: Log, change: str) -> None:
+def test_where_images_do_not_tell_the_change_it_is_marked(
+    conn: Connection, log: Log, change: str
+) -> None:
     conn.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     t = log.capture("t")
     log.start()
@@ -159,7 +169,9 @@ def test_where_images_do_not_tell_the_change_it_is_marked(conn: Connection, log:
     assert marks.fetchall() == [(1,)]
 
 
-def test_a_table_dropped_while_its_rows_are_on_their_way_stops_no_other(conn: Connection, log: Log) -> None:
+def test_a_table_dropped_while_its_rows_are_on_their_way_stops_no_other(
+    conn: Connection, log: Log
+) -> None:
     conn.execute("CREATE TABLE a (id int); CREATE TABLE b (id int)")
     log.capture("a")
     b = log.capture("b")
@@ -173,7 +185,9 @@ def test_a_table_dropped_while_its_rows_are_on_their_way_stops_no_other(conn: Co
 
 
 @pytest.mark.parametrize("in_chunks", [False, True], ids=["whole", CHUNKS])
-def test_savepoints_aborts_and_two_phase_commits(conn: Connection, log: Log, in_chunks: bool) -> None:
+def test_savepoints_aborts_and_two_phase_commits(
+    conn: Connection, log: Log, in_chunks: bool
+) -> None:
     conn.execute("CREATE TABLE t (id int)")
     t = log.capture("t")
     log.start(options(in_chunks))
@@ -187,7 +201,9 @@ def test_savepoints_aborts_and_two_phase_commits(conn: Connection, log: Log, in_
         conn.execute("INSERT INTO t VALUES (4)")
     name = conn.info.dbname
     for number, end in enumerate(("COMMIT", "ROLLBACK")):
-        conn.execute(f"BEGIN; INSERT INTO t VALUES ({5 + number}); PREPARE TRANSACTION '{name}{number}'".encode())
+        conn.execute(
+            f"BEGIN; INSERT INTO t VALUES ({5 + number}); PREPARE TRANSACTION '{name}{number}'".encode()
+        )
         log.check(t)
         conn.execute(f"{end} PREPARED '{name}{number}'".encode())
     log.check(t)
@@ -196,7 +212,9 @@ def test_savepoints_aborts_and_two_phase_commits(conn: Connection, log: Log, in_
 
 @pytest.mark.usefixtures("little_decoding_memory")
 @pytest.mark.parametrize("in_chunks", [False, True], ids=["whole", CHUNKS])
-def test_a_transaction_larger_than_memory_is_stored_in_parts(conn: Connection, log: Log, in_chunks: bool) -> None:
+def test_a_transaction_larger_than_memory_is_stored_in_parts(
+    conn: Connection, log: Log, in_chunks: bool
+) -> None:
     conn.execute("CREATE TABLE t (id int, v text); CREATE TABLE u (id int)")
     t, u = log.capture("t"), log.capture("u")
     log.start(options(in_chunks, budget=1 << 20))

@@ -30,14 +30,23 @@ def test_nothing_stands_in_the_way(conn: Connection) -> None:
 @pytest.mark.parametrize(
     ("table", "why"),
     [
-        ("CREATE TABLE t (id int PRIMARY KEY)", 'ALTER TABLE "public"."t" REPLICA IDENTITY FULL; Or set'),
-        ("CREATE TABLE t (id int); ALTER TABLE t REPLICA IDENTITY NOTHING", "does not contain its old rows in full"),
+        (
+            "CREATE TABLE t (id int PRIMARY KEY)",
+            'ALTER TABLE "public"."t" REPLICA IDENTITY FULL; Or set',
+        ),
+        (
+            "CREATE TABLE t (id int); ALTER TABLE t REPLICA IDENTITY NOTHING",
+            "does not contain its old rows in full",
+        ),
         ("CREATE UNLOGGED TABLE t (id int); ALTER TABLE t REPLICA IDENTITY FULL", "SET LOGGED"),
         (
             "CREATE TABLE t (id int) PARTITION BY LIST (id); CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1)",
             'ALTER TABLE "public"."t1" REPLICA IDENTITY FULL',
         ),
-        ("CREATE TABLE c (id int); CREATE TABLE t () INHERITS (c); ALTER TABLE t REPLICA IDENTITY FULL", ""),
+        (
+            "CREATE TABLE c (id int); CREATE TABLE t () INHERITS (c); ALTER TABLE t REPLICA IDENTITY FULL",
+            "",
+        ),
     ],
 )
 def test_a_table_that_is_not_told_whole(conn: Connection, table: str, why: str) -> None:

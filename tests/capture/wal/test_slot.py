@@ -40,7 +40,9 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_slot_that_was_made_as_another_is_not_resumed(conn: Connection, database: str, made: Slot) -> None:
+def test_a_slot_that_was_made_as_another_is_not_resumed(
+    conn: Connection, database: str, made: Slot
+) -> None:
     for reason, change in OTHERWISE.items():
         with pytest.raises(SlotLost, match=reason):
             slot.check(conn, database, replace(made, **change))
@@ -71,10 +73,12 @@ def test_tables_are_added_to_the_publication_once_and_taken_out(conn: Connection
     assert slot.published(conn) == set()
 
 
-def test_dropping_takes_both_away_and_twice_is_no_error(conn: Connection, database: str, made: Slot) -> None:
+def test_dropping_takes_both_away_and_twice_is_no_error(
+    conn: Connection, database: str, made: Slot
+) -> None:
     slot.drop(conn, made.name)
     slot.drop(conn, made.name)
-    assert conn.execute("SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s", (made.name,)).fetchone() == (
-        0,
-    )
+    assert conn.execute(
+        "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s", (made.name,)
+    ).fetchone() == (0,)
     assert conn.execute("SELECT count(*) FROM pg_publication").fetchone() == (0,)

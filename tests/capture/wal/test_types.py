@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 
 
 def _tables(conn: Connection, log: Log, types: list[str]) -> tuple[int, int]:
-    """Two tables with the same columns: one has triggers, the other is read from the log. Their oids."""
+    """Two tables with the same columns: one has triggers, the other is read from the log.
+
+    Their oids.
+    """
     columns = ", ".join(f"v{number} {name}" for number, name in enumerate(types))
-    conn.execute(f"CREATE TABLE by_trigger (id int, {columns}); CREATE TABLE by_log (id int, {columns})")
+    conn.execute(
+        f"CREATE TABLE by_trigger (id int, {columns}); CREATE TABLE by_log (id int, {columns})"
+    )
     logged = log.capture("by_log")
     oid = conn.execute("SELECT 'by_trigger'::regclass::oid").fetchall()[0][0]
     table = relations.table(conn, oid)
@@ -28,11 +33,14 @@ def _tables(conn: Connection, log: Log, types: list[str]) -> tuple[int, int]:
 
 
 def _differences(conn: Connection, one: int, other: int, columns: int) -> list[tuple[object, ...]]:
-    """Images that are in one buffer and not in the other; compared as they are stored, not by what `=` says."""
+    """Images that are in one buffer and not in the other; compared as they are stored, not by what
+    `=` says.
+    """
     listed = ", ".join(f"c{number + 1}" for number in range(columns + 1))
     images = f"(SELECT action, c1, ROW({listed}) AS image FROM millstream_changes.changes_{{}})"
     joined = (
-        f"SELECT a.action, a.c1, b.action, b.c1 FROM {images.format(one)} AS a FULL JOIN {images.format(other)} AS b"
+        "SELECT a.action, a.c1, b.action, b.c1 FROM "
+        f"{images.format(one)} AS a FULL JOIN {images.format(other)} AS b"
     )
     alike = "ON a.action = b.action AND a.c1 = b.c1 AND a.image *= b.image WHERE a.c1 IS NULL OR b.c1 IS NULL"
     return conn.execute(f"{joined} {alike}".encode()).fetchall()
@@ -47,7 +55,9 @@ ODD_SETTINGS = "DateStyle = 'SQL,DMY'; TimeZone = 'Asia/Kolkata'; IntervalStyle 
 
 
 @pytest.mark.parametrize("role_settings", ["", ODD_SETTINGS], ids=["plain", "odd"])
-def test_values_of_every_type_are_the_same_as_by_trigger(conn: Connection, log: Log, role_settings: str) -> None:
+def test_values_of_every_type_are_the_same_as_by_trigger(
+    conn: Connection, log: Log, role_settings: str
+) -> None:
     types = declare(conn)
     for each in role_settings.split("; ") if role_settings else []:
         conn.execute(f"ALTER DATABASE {conn.info.dbname} SET {each}".encode())
@@ -64,7 +74,9 @@ def test_values_of_every_type_are_the_same_as_by_trigger(conn: Connection, log: 
     _both(conn, "UPDATE TABLE SET id = id + 1000")
     _both(conn, "DELETE FROM TABLE WHERE id % 2 = 0")
     log.settle()
-    count = conn.execute(f"SELECT count(*) FROM millstream_changes.changes_{by_log}").fetchall()[0][0]
+    count = conn.execute(f"SELECT count(*) FROM millstream_changes.changes_{by_log}").fetchall()[0][
+        0
+    ]
     assert count == 3 * len(rows) + (len(rows) + 1) // 2
     assert _differences(conn, by_trigger, by_log, len(types)) == []
 
@@ -87,7 +99,9 @@ TEXTS = [
 ]  # fmt: skip
 
 
-def test_texts_that_mean_something_to_copy_are_taken_as_they_are(conn: Connection, log: Log) -> None:
+def test_texts_that_mean_something_to_copy_are_taken_as_they_are(
+    conn: Connection, log: Log
+) -> None:
     by_trigger, by_log = _tables(conn, log, ["text", "text"])
     log.start()
     for number, text in enumerate(TEXTS):
@@ -101,7 +115,9 @@ def test_large_values_that_do_not_change_come_from_the_old_row(conn: Connection,
     conn.execute("ALTER TABLE t ALTER v SET STORAGE EXTERNAL, ALTER w SET STORAGE EXTERNAL")
     t = log.capture("t")
     log.start()
-    conn.execute("INSERT INTO t SELECT g, repeat(md5(g::text), 5000), NULL FROM generate_series(1, 3) AS g")
+    conn.execute(
+        "INSERT INTO t SELECT g, repeat(md5(g::text), 5000), NULL FROM generate_series(1, 3) AS g"
+    )
     conn.execute("UPDATE t SET w = repeat('w', 10000) WHERE id < 3")
     conn.execute("UPDATE t SET id = id + 10")
     conn.execute("UPDATE t SET v = NULL WHERE id = 11")
@@ -117,7 +133,9 @@ def test_stored_generated_columns_are_published_from_18_on(conn: Connection, log
         conn.execute("INSERT INTO t VALUES (1)")
         snapshot, _ = t.cut()
         log.settle()
-        assert t.slice(snapshot).changed == 1, "a captured column that is not in the log is not passed over"
+        assert t.slice(snapshot).changed == 1, (
+            "a captured column that is not in the log is not passed over"
+        )
         return
     t = log.capture("t")
     log.start()
@@ -126,7 +144,9 @@ def test_stored_generated_columns_are_published_from_18_on(conn: Connection, log
     assert log.check(t)[0].images == 4
 
 
-def test_a_value_that_cannot_be_read_back_marks_its_transaction_and_no_other(conn: Connection, log: Log) -> None:
+def test_a_value_that_cannot_be_read_back_marks_its_transaction_and_no_other(
+    conn: Connection, log: Log
+) -> None:
     conn.execute("CREATE TYPE mood AS ENUM ('sad', 'happy'); CREATE TABLE t (id int, m mood)")
     t = log.capture("t")
     conn.execute("INSERT INTO t VALUES (1, 'happy')")

@@ -1,4 +1,6 @@
-"""A print is another one after each thing that our checks must notice, and the same after all that they need not."""
+"""A print is another one after each thing that our checks must notice, and the same after all that
+they need not.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def stands(conn: Connection) -> Digests:
         "CREATE OR REPLACE VIEW seen AS SELECT id FROM t WHERE v > 0",
     ],
 )
-def test_what_must_be_noticed_changes_the_print(conn: Connection, stands: Digests, ddl: str) -> None:
+def test_what_must_be_noticed_changes_the_print(
+    conn: Connection, stands: Digests, ddl: str
+) -> None:
     before = digest_cache.version_stamps(conn, {1: stands})
     conn.execute(ddl.encode())
     assert digest_cache.version_stamps(conn, {1: stands}) != before
@@ -78,7 +82,9 @@ def test_rows_and_statistics_leave_the_print_alone(conn: Connection, stands: Dig
     assert digest_cache.version_stamps(conn, {1: stands}) == before
 
 
-def test_what_was_found_sound_holds_for_the_same_plan_only(conn: Connection, stands: Digests) -> None:
+def test_what_was_found_sound_holds_for_the_same_plan_only(
+    conn: Connection, stands: Digests
+) -> None:
     memory, found = digest_cache.DigestCache(), digest_cache.version_stamps(conn, {1: stands})[1]
     assert not memory.holds(1, stands, found)
     memory.keep(1, stands, found)

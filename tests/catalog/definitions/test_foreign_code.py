@@ -1,7 +1,8 @@
-"""Our sessions run no code of a role that does not have our rights; here they have all rights there are.
+"""Our sessions run no code of a role that does not have our rights; here they have all rights there
+are.
 
-The bug: whatever the owner of a function, a domain, a cast or a stream table wrote was run by a superuser's session.
-Every attack here says `ALTER ROLE evil SUPERUSER`, and none may succeed.
+The bug: whatever the owner of a function, a domain, a cast or a stream table wrote was run by a
+superuser's session. Every attack here says `ALTER ROLE evil SUPERUSER`, and none may succeed.
 """
 
 from __future__ import annotations
@@ -123,7 +124,9 @@ def attacker(database: str, evil: str) -> Iterator[psycopg.Connection]:
 
 
 def is_superuser(conn: psycopg.Connection, role: str) -> bool:
-    return bool(conn.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (role,)).fetchall()[0][0])
+    return bool(
+        conn.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (role,)).fetchall()[0][0]
+    )
 
 
 # -- what a query calls ------------------------------------------------------------------------
@@ -147,9 +150,15 @@ def test_a_query_that_calls_code_of_others_is_refused_before_it_runs(
         assert plan_query(conn, QUERIES[what], rights=Rights(None, (evil,))).blocks
 
 
-def test_what_carries_no_code_of_others_is_not_refused(conn: Connection, attacker: psycopg.Connection) -> None:
-    """Tables, views, enums and composites may belong to anybody: reading them runs nothing of theirs."""
-    attacker.execute("CREATE TYPE traps.pair AS (a int, m traps.mood); ALTER TABLE traps.odd ADD p traps.pair")
+def test_what_carries_no_code_of_others_is_not_refused(
+    conn: Connection, attacker: psycopg.Connection
+) -> None:
+    """Tables, views, enums and composites may belong to anybody: reading them runs nothing of
+    theirs.
+    """
+    attacker.execute(
+        "CREATE TYPE traps.pair AS (a int, m traps.mood); ALTER TABLE traps.odd ADD p traps.pair"
+    )
     attacker.execute("CREATE VIEW traps.plain AS SELECT id, m, p FROM traps.odd WHERE m = 'sad'")
     for query in (
         "SELECT id, v + 1 AS v FROM traps.t",
@@ -179,7 +188,9 @@ def test_code_of_superusers_of_our_own_role_and_of_those_who_may_become_it_is_tr
                 assert trusted()
                 admin.execute("ALTER FUNCTION traps.number OWNER TO tester")
                 assert trusted()
-                admin.execute(f"ALTER FUNCTION traps.number OWNER TO {evil}; REVOKE {evil} FROM {mill}".encode())
+                admin.execute(
+                    f"ALTER FUNCTION traps.number OWNER TO {evil}; REVOKE {evil} FROM {mill}".encode()
+                )
                 assert not trusted()
                 admin.execute(f"GRANT {mill} TO {evil}".encode())
                 assert trusted()
@@ -192,10 +203,14 @@ def test_a_function_that_came_into_other_hands_is_not_called_any_more(
     ms: Millstream, attacker: psycopg.Connection, evil: str, database: str
 ) -> None:
     with psycopg.connect(database, autocommit=True) as admin:
-        admin.execute("CREATE FUNCTION public.more(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 1'")
+        admin.execute(
+            "CREATE FUNCTION public.more(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 1'"
+        )
         query = "SELECT id, public.more(v) AS v FROM traps.t"
         ms.create_stream_table("st", query, schedule="continuous")
-        admin.execute(f"ALTER FUNCTION public.more OWNER TO {evil}; GRANT CREATE ON SCHEMA public TO {evil}".encode())
+        admin.execute(
+            f"ALTER FUNCTION public.more OWNER TO {evil}; GRANT CREATE ON SCHEMA public TO {evil}".encode()
+        )
         attacker.execute(
             "CREATE OR REPLACE FUNCTION public.more(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS "
             "$$ BEGIN PERFORM traps.attack(); RETURN $1; END $$; INSERT INTO traps.t VALUES (6, 6, 'x')"
@@ -210,7 +225,9 @@ def test_a_function_that_came_into_other_hands_is_not_called_any_more(
         admin.execute(
             "CREATE OR REPLACE FUNCTION public.more(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 2'"
         )
-        assert [(report.action, report.reason) for report in ms.tick()] == [("REINITIALIZE", "FUNCTION_REPLACED")]
+        assert [(report.action, report.reason) for report in ms.tick()] == [
+            ("REINITIALIZE", "FUNCTION_REPLACED")
+        ]
         oracle.check(ms.app.conn, query, "st")
         assert not is_superuser(admin, evil)
 
@@ -218,11 +235,18 @@ def test_a_function_that_came_into_other_hands_is_not_called_any_more(
 @pytest.mark.spark
 @pytest.mark.parametrize(("argument", "is_met"), [("bigint", False), ("anyelement", True)])
 def test_a_function_of_the_same_name_that_fits_better_is_not_called(
-    ms: Millstream, attacker: psycopg.Connection, evil: str, database: str, argument: str, is_met: bool
+    ms: Millstream,
+    attacker: psycopg.Connection,
+    evil: str,
+    database: str,
+    argument: str,
+    is_met: bool,
 ) -> None:
-    """The text of a query is read again by every statement; a call may then mean a function that came later.
+    """The text of a query is read again by every statement; a call may then mean a function that
+    came later.
 
-    Arguments are written with the casts to the types of the function that was meant: only a polymorphic one can be met.
+    Arguments are written with the casts to the types of the function that was meant: only a
+    polymorphic one can be met.
     """
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(
@@ -259,8 +283,12 @@ def test_code_that_others_put_on_a_stream_table_stops_it_and_is_not_run(
             ms.create_stream_table("traps.st", query, owner=evil)
             attacker.execute("ALTER TABLE traps.st ADD PRIMARY KEY (id)")
             attacker.execute(statement.encode())
-            attacker.execute(f"INSERT INTO traps.t VALUES (100 + {number}, 1, 'x'); DELETE FROM traps.t WHERE id = 1")
-            with pytest.raises(TargetAltered if what in REFUSED_FROM_ANYBODY else ForeignCode) as caught:
+            attacker.execute(
+                f"INSERT INTO traps.t VALUES (100 + {number}, 1, 'x'); DELETE FROM traps.t WHERE id = 1"
+            )
+            with pytest.raises(
+                TargetAltered if what in REFUSED_FROM_ANYBODY else ForeignCode
+            ) as caught:
                 ms.refresh("traps.st")
             if isinstance(caught.value, ForeignCode):
                 assert "attached to stream table" in caught.value.message
@@ -273,7 +301,9 @@ def test_code_that_others_put_on_a_stream_table_stops_it_and_is_not_run(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("what", ["a trigger", "a deferred trigger", "an index", "a constraint", "a default"])
+@pytest.mark.parametrize(
+    "what", ["a trigger", "a deferred trigger", "an index", "a constraint", "a default"]
+)
 def test_the_attacks_would_succeed_if_their_owner_were_trusted(
     ms: Millstream, attacker: psycopg.Connection, evil: str, database: str, what: str
 ) -> None:
@@ -333,7 +363,9 @@ def test_the_setting_trusted_roles_lets_code_of_a_role_run(
     )
     ms.app.settings = Settings(trusted_roles=(evil,))
     ms.create_stream_table("traps.st", "SELECT id, v FROM traps.t", owner=evil)
-    attacker.execute("CREATE TRIGGER x AFTER INSERT ON traps.st FOR EACH ROW EXECUTE FUNCTION traps.note()")
+    attacker.execute(
+        "CREATE TRIGGER x AFTER INSERT ON traps.st FOR EACH ROW EXECUTE FUNCTION traps.note()"
+    )
     attacker.execute("INSERT INTO traps.t VALUES (6, 6, 'x')")
     assert ms.refresh("traps.st").action == "DIFFERENTIAL"
     assert attacker.execute("SELECT id FROM traps.log").fetchall() == [(6,)]

@@ -12,9 +12,13 @@ from millstream.postgres.connection import Connection
 @pytest.fixture
 def view(conn: Connection) -> int:
     """A view over two tables; of one a column was dropped."""
-    conn.execute("CREATE SCHEMA shop; CREATE TABLE shop.orders (id int PRIMARY KEY, old int, amount int)")
+    conn.execute(
+        "CREATE SCHEMA shop; CREATE TABLE shop.orders (id int PRIMARY KEY, old int, amount int)"
+    )
     conn.execute("ALTER TABLE shop.orders DROP COLUMN old; CREATE TABLE public.other (id int)")
-    conn.execute("CREATE VIEW public.v AS SELECT o.amount FROM shop.orders AS o JOIN public.other AS p ON p.id = o.id")
+    conn.execute(
+        "CREATE VIEW public.v AS SELECT o.amount FROM shop.orders AS o JOIN public.other AS p ON p.id = o.id"
+    )
     oid: int = conn.execute("SELECT 'public.v'::regclass::oid::int8").fetchall()[0][0]
     return oid
 
@@ -25,9 +29,13 @@ def test_columns_have_the_numbers_that_stay_when_others_go(conn: Connection, vie
     assert dict(named["shop", "orders"].columns) == {1: "id", 3: "amount"}
 
 
-def test_present_names_follow_a_rename_and_what_is_gone_is_left_out(conn: Connection, view: int) -> None:
+def test_present_names_follow_a_rename_and_what_is_gone_is_left_out(
+    conn: Connection, view: int
+) -> None:
     before = {one.name: one.relid for one in query_names.of_view(conn, view)}
-    conn.execute("ALTER TABLE shop.orders RENAME TO sales; ALTER TABLE shop.sales RENAME amount TO total")
+    conn.execute(
+        "ALTER TABLE shop.orders RENAME TO sales; ALTER TABLE shop.sales RENAME amount TO total"
+    )
     found = query_names.now(conn, [*before.values(), 1])
     sales = found[before["orders"]]
     assert (sales.qualified, dict(sales.columns)[3]) == (("shop", "sales"), "total")

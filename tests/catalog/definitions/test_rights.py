@@ -1,7 +1,9 @@
-"""A stream table shows nothing that its owner may not read: PostgreSQL decides, at creation and when rights change.
+"""A stream table shows nothing that its owner may not read: PostgreSQL decides, at creation and
+when rights change.
 
-The bug: views were inlined and read with the rights of whoever runs Millstream. The owner of a view replaced it by one
-over a secret table, and the next refresh copied the secret into the stream table.
+The bug: views were inlined and read with the rights of whoever runs Millstream. The owner of a view
+replaced it by one over a secret table, and the next refresh copied the secret into the stream
+table.
 """
 
 from __future__ import annotations
@@ -47,7 +49,11 @@ START = """
 
 # What is read -> the query, the statement that gives the right, the statement that takes it.
 CASES: dict[str, tuple[str, str, str]] = {
-    "table": ("SELECT id, a FROM shop.t", "GRANT SELECT ON shop.t TO {app}", "REVOKE SELECT ON shop.t FROM {app}"),
+    "table": (
+        "SELECT id, a FROM shop.t",
+        "GRANT SELECT ON shop.t TO {app}",
+        "REVOKE SELECT ON shop.t FROM {app}",
+    ),
     "column": (
         "SELECT id, a FROM shop.t",
         "GRANT SELECT (id, a) ON shop.t TO {app}",
@@ -143,7 +149,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "GRANT SELECT ON shop.t TO {app}; ALTER TABLE shop.t ENABLE ROW LEVEL SECURITY; ALTER ROLE {app} BYPASSRLS",
         "ALTER ROLE {app} NOBYPASSRLS",
     ),
-    "superuser": ("SELECT id, a FROM shop.t", "ALTER ROLE {app} SUPERUSER", "ALTER ROLE {app} NOSUPERUSER"),
+    "superuser": (
+        "SELECT id, a FROM shop.t",
+        "ALTER ROLE {app} SUPERUSER",
+        "ALTER ROLE {app} NOSUPERUSER",
+    ),
 }
 
 
@@ -189,8 +199,14 @@ def test_what_the_owner_may_not_read_is_refused_until_it_may(
     assert plan_query(conn, query, rights=Rights(roles["app"])).blocks
 
 
-def test_a_policy_is_named_as_the_reason(conn: Connection, admin: psycopg.Connection, roles: dict[str, str]) -> None:
-    run(admin, roles, "GRANT SELECT ON shop.t TO {app}; ALTER TABLE shop.t ENABLE ROW LEVEL SECURITY")
+def test_a_policy_is_named_as_the_reason(
+    conn: Connection, admin: psycopg.Connection, roles: dict[str, str]
+) -> None:
+    run(
+        admin,
+        roles,
+        "GRANT SELECT ON shop.t TO {app}; ALTER TABLE shop.t ENABLE ROW LEVEL SECURITY",
+    )
     with pytest.raises(OwnerLacksRight, match="row-level security") as caught:
         plan_query(conn, "SELECT id FROM shop.t", rights=Rights(roles["app"]))
     assert "BYPASSRLS" in caught.value.hint
@@ -211,7 +227,9 @@ def test_a_role_that_we_are_no_member_of_cannot_be_an_owner_and_the_hint_works(
 ) -> None:
     run(admin, roles, "GRANT SELECT ON shop.t TO {app}")
     with psycopg.connect(database, user=roles["group"], autocommit=True) as service:
-        with pytest.raises(NoRights, match=f'maintain a stream table of role "{roles["app"]}"') as caught:
+        with pytest.raises(
+            NoRights, match=f'maintain a stream table of role "{roles["app"]}"'
+        ) as caught:
             rights.owner_for(service, roles["app"])
         with pytest.raises(NoRights, match="maintain a stream table"):
             rights.check(service, "SELECT id FROM shop.t", roles["app"])
@@ -226,7 +244,9 @@ def test_a_role_that_we_are_no_member_of_cannot_be_an_owner_and_the_hint_works(
 
 def table_owner(conn: psycopg.Connection, name: str) -> str:
     return str(
-        conn.execute(f"SELECT relowner::regrole::text FROM pg_class WHERE oid = '{name}'::regclass").fetchall()[0][0]
+        conn.execute(
+            f"SELECT relowner::regrole::text FROM pg_class WHERE oid = '{name}'::regclass"
+        ).fetchall()[0][0]
     )
 
 
@@ -239,13 +259,20 @@ def test_a_stream_table_belongs_to_the_role_that_was_asked_for(
     ms.create_stream_table("own.theirs", query, owner=roles["app"])
     ms.create_stream_table("ours", query)
     assert [table_owner(admin, name) for name in ("own.theirs", "ours")] == [roles["app"], "tester"]
-    assert {one.name: one.owner for one in ms.status()} == {"theirs": roles["app"], "ours": "tester"}
+    assert {one.name: one.owner for one in ms.status()} == {
+        "theirs": roles["app"],
+        "ours": "tester",
+    }
     admin.execute("INSERT INTO shop.t VALUES (10, 10, 1)")
     assert {report.action for report in ms.refresh_all()} == {"DIFFERENTIAL"}
     oracle.check(ms.app.conn, query, "own.theirs")
     with psycopg.connect(database, user=roles["app"], autocommit=True) as owner:
         assert owner.execute("SELECT sum(n) FROM own.theirs").fetchone() == (6,)
-        for hidden in ("millstream.stream_tables", "millstream_state.state_1_0", "millstream_changes.changes_1"):
+        for hidden in (
+            "millstream.stream_tables",
+            "millstream_state.state_1_0",
+            "millstream_changes.changes_1",
+        ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 owner.execute(f"SELECT * FROM {hidden}".encode())
     ms.drop_stream_table("own.theirs")
@@ -267,7 +294,10 @@ def test_a_right_that_is_revoked_stops_the_stream_table_until_it_is_back(
         with pytest.raises(OwnerLacksRight):
             ms.refresh(f"st_{number}")
         status = {one.name: one for one in ms.status()}[f"st_{number}"]
-        assert (status.status, admin.execute(f"SELECT count(*) FROM st_{number}".encode()).fetchone()) == (
+        assert (
+            status.status,
+            admin.execute(f"SELECT count(*) FROM st_{number}".encode()).fetchone(),
+        ) == (
             "ERROR",
             before,
         )
@@ -285,7 +315,9 @@ def test_a_view_that_is_replaced_by_one_over_a_secret_copies_nothing(
     ms: Millstream, admin: psycopg.Connection, roles: dict[str, str], database: str
 ) -> None:
     run(admin, roles, "GRANT SELECT ON shop.u TO {viewer}; GRANT CREATE ON SCHEMA shop TO {viewer}")
-    admin.execute("CREATE TABLE shop.secret (id int PRIMARY KEY, a int); INSERT INTO shop.secret VALUES (666, 666)")
+    admin.execute(
+        "CREATE TABLE shop.secret (id int PRIMARY KEY, a int); INSERT INTO shop.secret VALUES (666, 666)"
+    )
     ms.create_stream_table("st", "SELECT id, a FROM shop.v", schedule="continuous")
     with psycopg.connect(database, user=roles["viewer"], autocommit=True) as viewer:
         viewer.execute("CREATE OR REPLACE VIEW shop.v AS SELECT id, a FROM shop.secret")
@@ -296,7 +328,9 @@ def test_a_view_that_is_replaced_by_one_over_a_secret_copies_nothing(
     assert [entry.status for entry in ms.history("st")].count("FAILED") == 1
     assert admin.execute("SELECT count(*) FROM st WHERE id = 666").fetchone() == (0,)
     run(admin, roles, "GRANT SELECT ON shop.secret TO {viewer}")
-    assert [(report.action, report.reason) for report in ms.tick()] == [("REINITIALIZE", "SOURCE_REPLACED")]
+    assert [(report.action, report.reason) for report in ms.tick()] == [
+        ("REINITIALIZE", "SOURCE_REPLACED")
+    ]
     oracle.check(ms.app.conn, "SELECT id, a FROM shop.v", "st")
 
 
@@ -304,15 +338,24 @@ def test_a_view_that_is_replaced_by_one_over_a_secret_copies_nothing(
 def test_row_level_security_that_is_bypassed_is_told_at_creation_and_in_status(
     ms: Millstream, admin: psycopg.Connection, roles: dict[str, str]
 ) -> None:
-    """A superuser created a stream table over a table with policies, and nothing said that the copy has none."""
-    admin.execute("ALTER TABLE shop.t ENABLE ROW LEVEL SECURITY; CREATE VIEW shop.all_t AS SELECT id, a FROM shop.t")
+    """A superuser created a stream table over a table with policies, and nothing said that the copy
+    has none.
+    """
+    admin.execute(
+        "ALTER TABLE shop.t ENABLE ROW LEVEL SECURITY; CREATE VIEW shop.all_t AS SELECT id, a FROM shop.t"
+    )
     report = ms.create_stream_table("st", "SELECT id, a FROM shop.t")
     assert report is not None
     (told,) = [notice for notice in report.notices if "shop.t has row-level security" in notice]
     run(admin, roles, "GRANT SELECT ON shop.all_t TO {app}")
-    again = ms.create_stream_table("through_view", "SELECT id, a FROM shop.all_t", owner=roles["app"])
+    again = ms.create_stream_table(
+        "through_view", "SELECT id, a FROM shop.all_t", owner=roles["app"]
+    )
     assert again is not None
     assert told in again.notices
-    assert {one.name: one.notices for one in ms.status()} == {"st": (told,), "through_view": (told,)}
+    assert {one.name: one.notices for one in ms.status()} == {
+        "st": (told,),
+        "through_view": (told,),
+    }
     admin.execute("ALTER TABLE shop.t DISABLE ROW LEVEL SECURITY")
     assert [one.notices for one in ms.status()] == [(), ()]

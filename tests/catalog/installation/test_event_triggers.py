@@ -1,4 +1,6 @@
-"""Event triggers: the service hears of DDL, and users' DDL never fails because of them unless it is to be refused."""
+"""Event triggers: the service hears of DDL, and users' DDL never fails because of them unless it is
+to be refused.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ def read(conn: Connection) -> Iterator[Connection]:
     install.install(conn)
     relid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     id = stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="shop", name="Sums", query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="shop", name="Sums", query="", canonical_query="", schedule="1s"
+        ),
     ).id
     sources.reserve(conn, relid, "public", "t")
     sources.add_dependency(conn, id, relid, ["id", "v"])
@@ -50,7 +55,10 @@ def read(conn: Connection) -> Iterator[Connection]:
 
 
 def test_ddl_of_others_wakes_the_service_and_nothing_else_does(plain_server: Server) -> None:
-    with psycopg.connect(plain_server.dsn, autocommit=True) as conn, session(plain_server.dsn) as ours:
+    with (
+        psycopg.connect(plain_server.dsn, autocommit=True) as conn,
+        session(plain_server.dsn) as ours,
+    ):
         install.install(ours)
         assert event_triggers.are_there(ours)
         conn.execute("LISTEN millstream_wake")
@@ -90,7 +98,9 @@ ALLOWED = (
 )
 
 
-def test_changes_of_used_columns_are_refused_if_the_setting_says_so(conn: Connection, read: Connection) -> None:
+def test_changes_of_used_columns_are_refused_if_the_setting_says_so(
+    conn: Connection, read: Connection
+) -> None:
     conn.execute("INSERT INTO millstream.settings (name, value) VALUES ('block_source_ddl', 'on')")
     for statement, said in BLOCKED.items():
         with pytest.raises(psycopg.errors.DependentObjectsStillExist, match=said) as refused:
@@ -99,7 +109,9 @@ def test_changes_of_used_columns_are_refused_if_the_setting_says_so(conn: Connec
     for statement in ALLOWED:
         for one in statement.split("; "):
             read.execute(one.encode())
-    read.execute("SET millstream.source_ddl = 'allow'; ALTER TABLE t RENAME v TO w; RESET millstream.source_ddl")
+    read.execute(
+        "SET millstream.source_ddl = 'allow'; ALTER TABLE t RENAME v TO w; RESET millstream.source_ddl"
+    )
     read.execute("ALTER TABLE t RENAME w TO v")
     conn.execute("DELETE FROM millstream.settings")
     read.execute("ALTER TABLE t DROP COLUMN v")

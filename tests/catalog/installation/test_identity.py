@@ -1,6 +1,8 @@
-"""A catalog that was restored or copied into another database: nothing is dropped or written by its oids.
+"""A catalog that was restored or copied into another database: nothing is dropped or written by its
+oids.
 
-The bug: after pg_dump and pg_restore, `millstream drop` dropped a table of the user's that had the recorded oid.
+The bug: after pg_dump and pg_restore, `millstream drop` dropped a table of the user's that had the
+recorded oid.
 """
 
 from __future__ import annotations
@@ -32,25 +34,43 @@ def elsewhere(server: Server) -> Iterator[Server]:
 
 def users_tables(conn: Connection) -> dict[str, list[tuple[int, ...]]]:
     """Every table of the user's, with its rows."""
-    names = [name for (name,) in conn.execute("SELECT relname FROM pg_class WHERE relname ~ '^t[0-9]+$' ORDER BY 1")]
+    names = [
+        name
+        for (name,) in conn.execute(
+            "SELECT relname FROM pg_class WHERE relname ~ '^t[0-9]+$' ORDER BY 1"
+        )
+    ]
     return {name: conn.execute(f'SELECT * FROM "{name}" ORDER BY 1').fetchall() for name in names}
 
 
 def filled(conn: Connection, database: str) -> None:
     """60 tables with rows, and 24 stream tables over some of them."""
     for number in range(TABLES):
-        conn.execute(f"CREATE TABLE t{number} (id int PRIMARY KEY, v int); INSERT INTO t{number} VALUES ({number}, 1)")
+        conn.execute(
+            f"CREATE TABLE t{number} (id int PRIMARY KEY, v int); INSERT INTO t{number} VALUES ({number}, 1)"
+        )
     with millstream.connect(database) as ms:
         for number in range(STREAM_TABLES):
             ms.create_stream_table(f"s{number}", f"SELECT id, v FROM t{number}", initialize=False)
 
 
 def verbs(ms: Millstream) -> list[Callable[[], object]]:
-    drops = [lambda name=f"s{number}": ms.drop_stream_table(name) for number in range(STREAM_TABLES)]
-    cascades = [lambda name=f"s{number}": ms.drop_stream_table(name, cascade=True) for number in range(3)]
+    drops = [
+        lambda name=f"s{number}": ms.drop_stream_table(name) for number in range(STREAM_TABLES)
+    ]
+    cascades = [
+        lambda name=f"s{number}": ms.drop_stream_table(name, cascade=True) for number in range(3)
+    ]
     others = [ms.tick, ms.refresh_all, ms.status, ms.health, ms.uninstall, lambda: ms.refresh("s0")]
-    others += [lambda: ms.uninstall(cascade=True), lambda: ms.create_stream_table("n", "SELECT id FROM t1")]
-    others += [lambda: ms.alter_stream_table("s0", schedule="5m"), lambda: ms.explain("s0"), lambda: ms.verify("s0")]
+    others += [
+        lambda: ms.uninstall(cascade=True),
+        lambda: ms.create_stream_table("n", "SELECT id FROM t1"),
+    ]
+    others += [
+        lambda: ms.alter_stream_table("s0", schedule="5m"),
+        lambda: ms.explain("s0"),
+        lambda: ms.verify("s0"),
+    ]
     return [*drops, *cascades, *others]
 
 
@@ -77,9 +97,9 @@ def test_a_restored_catalog_touches_no_table_of_the_users(
             ms.uninstall(forget=True)
         assert users_tables(there) == before
         assert there.execute("SELECT count(*) FROM pg_trigger").fetchall() == [(0,)]
-        assert there.execute("SELECT count(*) FROM pg_class WHERE relname ~ '^s[0-9]+$'").fetchall() == [
-            (STREAM_TABLES,)
-        ]
+        assert there.execute(
+            "SELECT count(*) FROM pg_class WHERE relname ~ '^s[0-9]+$'"
+        ).fetchall() == [(STREAM_TABLES,)]
         for number in range(STREAM_TABLES):
             there.execute(f"DROP TABLE s{number}")
         with millstream.connect(dsn) as ms:
@@ -88,7 +108,9 @@ def test_a_restored_catalog_touches_no_table_of_the_users(
         assert users_tables(there) == before
 
 
-def test_a_database_made_from_this_one_as_template_is_another(server: Server, conn: Connection, database: str) -> None:
+def test_a_database_made_from_this_one_as_template_is_another(
+    server: Server, conn: Connection, database: str
+) -> None:
     conn.execute("CREATE TABLE t0 (id int)")
     with millstream.connect(database) as ms:
         ms.create_stream_table("s0", "SELECT id FROM t0", initialize=False)
@@ -110,7 +132,9 @@ def test_a_database_made_from_this_one_as_template_is_another(server: Server, co
         ms.drop_stream_table("s0")
 
 
-def test_a_database_that_was_renamed_is_the_same(server: Server, conn: Connection, database: str) -> None:
+def test_a_database_that_was_renamed_is_the_same(
+    server: Server, conn: Connection, database: str
+) -> None:
     install.install(conn)
     name = conn.info.dbname
     conn.close()
@@ -121,7 +145,9 @@ def test_a_database_that_was_renamed_is_the_same(server: Server, conn: Connectio
         admin.execute(f"ALTER DATABASE {name}_other RENAME TO {name}")
 
 
-def test_a_role_that_may_not_ask_for_the_servers_identifier_is_no_obstacle(conn: Connection, database: str) -> None:
+def test_a_role_that_may_not_ask_for_the_servers_identifier_is_no_obstacle(
+    conn: Connection, database: str
+) -> None:
     role = f"plain_{conn.info.dbname}"
     conn.execute(f"CREATE ROLE {role} LOGIN; GRANT CREATE ON DATABASE {conn.info.dbname} TO {role}")
     conn.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
@@ -129,7 +155,9 @@ def test_a_role_that_may_not_ask_for_the_servers_identifier_is_no_obstacle(conn:
         with connect(database.replace("tester@", f"{role}@")) as plain:
             install.install(plain)
             install.require(plain)
-            assert plain.execute("SELECT system_identifier FROM millstream.installation").fetchall() == [(None,)]
+            assert plain.execute(
+                "SELECT system_identifier FROM millstream.installation"
+            ).fetchall() == [(None,)]
             plain.execute("UPDATE millstream.installation SET catalog_oids[1] = 1")
             with pytest.raises(OtherDatabase, match="another database") as refused:
                 install.require(plain)
@@ -176,7 +204,10 @@ def test_a_renamed_table_is_neither_dropped_nor_its_successor(
     conn.execute("ALTER TABLE s0 RENAME TO archive")
     if taken:
         conn.execute("CREATE TABLE s0 (id int)")
-    acts: list[Callable[[], None]] = [lambda: stream_table.drop_stream_table("s0"), stream_table.uninstall]
+    acts: list[Callable[[], None]] = [
+        lambda: stream_table.drop_stream_table("s0"),
+        stream_table.uninstall,
+    ]
     for act in acts:
         with pytest.raises(TargetMoved, match="archive") as refused:
             act()
@@ -187,18 +218,25 @@ def test_a_renamed_table_is_neither_dropped_nor_its_successor(
     assert stream_table.status() == []
 
 
-def test_a_table_that_was_dropped_leaves_its_successor_alone(conn: Connection, stream_table: Millstream) -> None:
+def test_a_table_that_was_dropped_leaves_its_successor_alone(
+    conn: Connection, stream_table: Millstream
+) -> None:
     conn.execute("DROP TABLE s0; CREATE TABLE s0 (id int)")
     stream_table.drop_stream_table("s0")
     conn.execute("SELECT * FROM s0")
 
 
-def test_a_table_without_our_mark_is_left_alone_and_the_hint_works(conn: Connection, stream_table: Millstream) -> None:
+def test_a_table_without_our_mark_is_left_alone_and_the_hint_works(
+    conn: Connection, stream_table: Millstream
+) -> None:
     [(index,)] = conn.execute(
         "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 's0'::regclass"
     ).fetchall()
     conn.execute(f"COMMENT ON INDEX {index} IS NULL")
-    acts: list[Callable[[], None]] = [lambda: stream_table.drop_stream_table("s0"), stream_table.uninstall]
+    acts: list[Callable[[], None]] = [
+        lambda: stream_table.drop_stream_table("s0"),
+        stream_table.uninstall,
+    ]
     for act in acts:
         with pytest.raises(TargetMoved, match="not have Millstream's comment") as refused:
             act()
@@ -208,7 +246,9 @@ def test_a_table_without_our_mark_is_left_alone_and_the_hint_works(conn: Connect
     stream_table.drop_stream_table("s0")
 
 
-def test_a_replica_identity_is_set_back_by_name_and_oid(conn: Connection, stream_table: Millstream) -> None:
+def test_a_replica_identity_is_set_back_by_name_and_oid(
+    conn: Connection, stream_table: Millstream
+) -> None:
     conn.execute(
         "ALTER TABLE t0 REPLICA IDENTITY FULL; CREATE TABLE other (id int); ALTER TABLE other REPLICA IDENTITY FULL"
     )

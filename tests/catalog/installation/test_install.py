@@ -97,12 +97,17 @@ def create_stream_table(conn: Connection, name: str, source: str, columns: list[
     relid = conn.execute("SELECT %s::regclass::oid", (source,)).fetchall()[0][0]
     triggers.install(conn, relations.table(conn, relid), columns)
     table = stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name=name, query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name=name, query="", canonical_query="", schedule="1s"
+        ),
     )
     conn.execute(f'CREATE TABLE public."{name}" AS SELECT * FROM {source}')
     conn.execute(f'CREATE UNIQUE INDEX ON public."{name}" ((true))')
     conn.execute(f"CREATE TABLE millstream_state.state_{table.id} (k int PRIMARY KEY)")
-    stream_tables.attach(conn, table.id, conn.execute(f"SELECT 'public.\"{name}\"'::regclass::oid").fetchall()[0][0])
+    stream_tables.attach(
+        conn, table.id, conn.execute(f"SELECT 'public.\"{name}\"'::regclass::oid").fetchall()[0][0]
+    )
     targets.mark(conn, table.id)
     sources.add_dependency(conn, table.id, relid, columns)
     blocks.add(conn, table.id, [blocks.RecordedBlock(0, "main", "none", None, "scan")])
@@ -126,7 +131,9 @@ def test_the_catalog_is_what_its_migrations_make_it(conn: Connection) -> None:
     described = "\n".join(line for (line,) in conn.execute(DESCRIPTION)) + "\n"
     if os.environ.get("MILLSTREAM_UPDATE_GOLDEN"):
         GOLDEN.write_text(described, encoding="utf-8")
-    assert described == GOLDEN.read_text(encoding="utf-8"), "write a migration, then set MILLSTREAM_UPDATE_GOLDEN=1"
+    assert described == GOLDEN.read_text(encoding="utf-8"), (
+        "write a migration, then set MILLSTREAM_UPDATE_GOLDEN=1"
+    )
 
 
 def test_the_list_of_tables_is_complete(conn: Connection) -> None:
@@ -143,13 +150,19 @@ def test_installing_twice_is_installing_once(conn: Connection) -> None:
     assert everything(conn) == before
     assert conn.execute("SELECT id FROM millstream.installation").fetchall() == id
     migrations = [(migration.version, migration.name) for migration in install.migrations()]
-    assert conn.execute("SELECT version, name FROM millstream.migrations ORDER BY 1").fetchall() == migrations
+    assert (
+        conn.execute("SELECT version, name FROM millstream.migrations ORDER BY 1").fetchall()
+        == migrations
+    )
 
 
 def test_installing_at_once_is_installing_once(another: Callable[[], Connection]) -> None:
     versions: list[int] = []
     sessions = [another() for _ in range(8)]
-    tasks = [threading.Thread(target=lambda s=session: versions.append(install.install(s))) for session in sessions]
+    tasks = [
+        threading.Thread(target=lambda s=session: versions.append(install.install(s)))
+        for session in sessions
+    ]
     for task in tasks:
         task.start()
     for task in tasks:
@@ -161,7 +174,9 @@ def test_installing_at_once_is_installing_once(another: Callable[[], Connection]
 def test_another_install_may_commit_before_any_statement_of_an_install(
     another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Schemas that another install created between two statements of ours were taken for those of a stranger."""
+    """Schemas that another install created between two statements of ours were taken for those of a
+    stranger.
+    """
     ours, other = another(), another()
     for number in count(1):
         statements = _install_before(monkeypatch, number, ours, other)
@@ -172,11 +187,17 @@ def test_another_install_may_commit_before_any_statement_of_an_install(
     assert number > 5
 
 
-def _install_before(monkeypatch: pytest.MonkeyPatch, number: int, ours: Connection, other: Connection) -> list[object]:
-    """Install by one session, and by the other before a statement of the first; return the statements of the first."""
+def _install_before(
+    monkeypatch: pytest.MonkeyPatch, number: int, ours: Connection, other: Connection
+) -> list[object]:
+    """Install by one session, and by the other before a statement of the first; return the
+    statements of the first.
+    """
     statements, run = list[object](), ours.execute
 
-    def execute(query: Any, *arguments: Any, **options: Any) -> Any:  # psycopg has overloads for each kind of query
+    def execute(
+        query: Any, *arguments: Any, **options: Any
+    ) -> Any:  # psycopg has overloads for each kind of query
         statements.append(query)
         if len(statements) == number:
             install.install(other)
@@ -212,9 +233,13 @@ def test_a_newer_catalog_is_left_alone(conn: Connection) -> None:
             act(conn)
 
 
-def test_an_older_catalog_is_refused_until_it_is_upgraded(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_catalog_is_refused_until_it_is_upgraded(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install.install(conn)
-    later = install.Migration(install.known() + 1, "later", "ALTER TABLE millstream.settings ADD COLUMN note text")
+    later = install.Migration(
+        install.known() + 1, "later", "ALTER TABLE millstream.settings ADD COLUMN note text"
+    )
     extended = (*install.migrations(), later)
     monkeypatch.setattr(install, "migrations", lambda: extended)
     with pytest.raises(NotInstalled, match="needs"):
@@ -224,7 +249,9 @@ def test_an_older_catalog_is_refused_until_it_is_upgraded(conn: Connection, monk
     conn.execute("SELECT note FROM millstream.settings")
 
 
-def test_a_migration_that_fails_leaves_nothing(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_that_fails_leaves_nothing(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = everything(conn)
     broken = (*install.migrations(), install.Migration(install.known() + 1, "broken", "SELECT 1/0"))
     monkeypatch.setattr(install, "migrations", lambda: broken)
@@ -247,7 +274,9 @@ def test_a_schema_of_our_name_that_is_not_ours_is_left_alone(conn: Connection, s
 # -- rights ----------------------------------------------------------------------------------
 
 
-def test_a_role_with_create_on_the_database_installs_and_uninstalls(conn: Connection, database: str, role: str) -> None:
+def test_a_role_with_create_on_the_database_installs_and_uninstalls(
+    conn: Connection, database: str, role: str
+) -> None:
     conn.execute(f"GRANT CREATE ON DATABASE {conn.info.dbname} TO {role}")
     before = everything(conn)
     with connect(database.replace("tester@", f"{role}@")) as plain:
@@ -257,7 +286,9 @@ def test_a_role_with_create_on_the_database_installs_and_uninstalls(conn: Connec
     assert everything(conn) == before
 
 
-def test_a_role_without_that_right_is_told_the_grant(conn: Connection, database: str, role: str) -> None:
+def test_a_role_without_that_right_is_told_the_grant(
+    conn: Connection, database: str, role: str
+) -> None:
     with connect(database.replace("tester@", f"{role}@")) as plain:
         assert install.version(plain) is None
         with pytest.raises(NoRights) as raised:
@@ -268,7 +299,9 @@ def test_a_role_without_that_right_is_told_the_grant(conn: Connection, database:
         install.install(plain)
 
 
-def test_a_role_that_did_not_install_it_is_told_whom_to_connect_as(conn: Connection, database: str, role: str) -> None:
+def test_a_role_that_did_not_install_it_is_told_whom_to_connect_as(
+    conn: Connection, database: str, role: str
+) -> None:
     install.install(conn)
     with connect(database.replace("tester@", f"{role}@")) as plain:
         for act in (install.version, install.require, install.install, install.uninstall):
@@ -312,7 +345,9 @@ def test_uninstalling_finds_triggers_the_catalog_forgot(conn: Connection) -> Non
     before = everything(conn)
     install.install(conn)
     create_stream_table(conn, "s", "measures", ["v"])
-    conn.execute("ALTER TABLE measures DETACH PARTITION measures_1; ALTER TABLE measures_1 RENAME TO lost")
+    conn.execute(
+        "ALTER TABLE measures DETACH PARTITION measures_1; ALTER TABLE measures_1 RENAME TO lost"
+    )
     conn.execute("DELETE FROM millstream.dependencies; DELETE FROM millstream.sources")
     install.uninstall(conn)
     assert conn.execute("SELECT count(*) FROM pg_trigger").fetchall() == [(0,)]
@@ -373,13 +408,20 @@ def test_uninstalling_does_not_wait_for_a_long_writer_for_ever(
 # -- uninstalling more than the server's lock table holds --------------------------------------
 
 # The smallest lock table that PostgreSQL has.
-SMALL = {"max_locks_per_transaction": "10", "max_connections": "25", "max_prepared_transactions": "0", "fsync": "off"}
+SMALL = {
+    "max_locks_per_transaction": "10",
+    "max_connections": "25",
+    "max_prepared_transactions": "0",
+    "fsync": "off",
+}
 MANY = 60
 
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Server]:
-    with embedded(bindir=os.environ.get("MILLSTREAM_TEST_BINDIR") or None, settings=SMALL) as server:
+    with embedded(
+        bindir=os.environ.get("MILLSTREAM_TEST_BINDIR") or None, settings=SMALL
+    ) as server:
         yield server
 
 
@@ -389,7 +431,9 @@ def fill(conn: Connection, count: int) -> None:
     for number in range(count):
         conn.execute(f"CREATE TABLE IF NOT EXISTS source_{number} (id int PRIMARY KEY, t text)")
         id = create_stream_table(conn, f"st_{number}", f"source_{number}", ["id", "t"])
-        conn.execute(f"CREATE VIEW millstream_state.block_{id}_0 AS SELECT * FROM millstream_state.state_{id}")
+        conn.execute(
+            f"CREATE VIEW millstream_state.block_{id}_0 AS SELECT * FROM millstream_state.state_{id}"
+        )
 
 
 def test_uninstalling_takes_no_more_locks_than_are_estimated(conn: Connection) -> None:
@@ -404,7 +448,9 @@ def test_uninstalling_takes_no_more_locks_than_are_estimated(conn: Connection) -
 
 
 def test_uninstalling_more_than_the_lock_table_holds_goes_in_parts(small: Server) -> None:
-    """All in one transaction, "out of shared memory" ended it, for good, from some 500 stream tables on."""
+    """All in one transaction, "out of shared memory" ended it, for good, from some 500 stream
+    tables on.
+    """
     with connect(small.dsn) as conn:
         for number in range(MANY):
             conn.execute(f"CREATE TABLE source_{number} (id int PRIMARY KEY, t text)")
@@ -425,7 +471,9 @@ def test_uninstalling_more_than_the_lock_table_holds_goes_in_parts(small: Server
             ended = forks.run(UNINSTALL, small.dsn, environment=environment, timeout=120)
             assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
             assert install.version(conn) == install.known()
-            assert len(stream_tables.every(conn)) == (MANY - 1 if point == UNINSTALL_FAILPOINTS[0] else 0)
+            assert len(stream_tables.every(conn)) == (
+                MANY - 1 if point == UNINSTALL_FAILPOINTS[0] else 0
+            )
         install.uninstall(conn)
         assert everything(conn) == before
 
@@ -436,14 +484,20 @@ def test_forgetting_more_than_the_lock_table_holds_leaves_their_tables(small: Se
         install.uninstall(conn, forget=True)
         assert install.version(conn) is None
         assert conn.execute("SELECT count(*) FROM pg_trigger").fetchall() == [(0,)]
-        assert conn.execute("SELECT count(*) FROM pg_class WHERE relname ~ '^st_\\d+$'").fetchall() == [(MANY,)]
+        assert conn.execute(
+            "SELECT count(*) FROM pg_class WHERE relname ~ '^st_\\d+$'"
+        ).fetchall() == [(MANY,)]
         for number in range(MANY):
             conn.execute(f"DROP TABLE st_{number}, source_{number}")
 
 
 def test_recorded_plans_are_brought_to_the_words_that_plans_print(conn: Connection) -> None:
-    """A plan that differs in its words alone would be taken for another, and its stream table filled again."""
-    (migration,) = [migration for migration in install.migrations() if migration.name == "plan_words"]
+    """A plan that differs in its words alone would be taken for another, and its stream table
+    filled again.
+    """
+    (migration,) = [
+        migration for migration in install.migrations() if migration.name == "plan_words"
+    ]
     conn.execute("CREATE TEMPORARY TABLE blocks (plan text)")
     before = "Block a\n  i0 WHERE (x = 'kept as') MOVING (y)\n  v0 = max(r.g0) [gathered]\n  kept as bag\n  row_id"
     conn.execute("INSERT INTO blocks VALUES (%s), ('Block b')", (before,))

@@ -28,7 +28,9 @@ def server() -> Iterator[Server]:
     bindir = os.environ.get("MILLSTREAM_TEST_BINDIR") or None
     with embedded(bindir=bindir, settings={"fsync": "off"}) as running:
         with psycopg.connect(running.dsn, autocommit=True) as admin:
-            admin.execute("CREATE ROLE tester SUPERUSER LOGIN; CREATE ROLE mill LOGIN; CREATE ROLE other LOGIN")
+            admin.execute(
+                "CREATE ROLE tester SUPERUSER LOGIN; CREATE ROLE mill LOGIN; CREATE ROLE other LOGIN"
+            )
         yield running
 
 
@@ -36,7 +38,9 @@ def server() -> Iterator[Server]:
 def mill(database: str, conn: Connection) -> Iterator[Connection]:
     """A session of the service role, which may create schemas and no roles."""
     conn.execute("DROP ROLE IF EXISTS millstream_reader, millstream_operator")
-    conn.execute("DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO mill', current_database()); END $$")
+    conn.execute(
+        "DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO mill', current_database()); END $$"
+    )
     with connect(database.replace("tester@", "mill@")) as connected:
         yield connected
     conn.execute("DROP OWNED BY mill CASCADE")
@@ -49,7 +53,10 @@ def readable(conn: Connection) -> list[str]:
 
 def test_no_role_is_made_by_us(mill: Connection, conn: Connection) -> None:
     install.install(mill)
-    assert conn.execute("SELECT rolname FROM pg_roles WHERE rolname LIKE 'millstream%'").fetchall() == []
+    assert (
+        conn.execute("SELECT rolname FROM pg_roles WHERE rolname LIKE 'millstream%'").fetchall()
+        == []
+    )
 
 
 def test_roles_that_are_there_are_granted_at_install(mill: Connection, conn: Connection) -> None:
@@ -58,7 +65,9 @@ def test_roles_that_are_there_are_granted_at_install(mill: Connection, conn: Con
     assert readable(conn) == [roles.OPERATOR, roles.READER]
 
 
-def test_roles_that_are_made_later_are_granted_by_the_next_command(mill: Connection, conn: Connection) -> None:
+def test_roles_that_are_made_later_are_granted_by_the_next_command(
+    mill: Connection, conn: Connection
+) -> None:
     install.install(mill)
     conn.execute("CREATE ROLE millstream_reader")
     install.install(mill)
@@ -67,11 +76,19 @@ def test_roles_that_are_made_later_are_granted_by_the_next_command(mill: Connect
     conn.execute("DROP ROLE millstream_reader")
 
 
-def test_a_role_that_others_can_add_members_to_is_granted_nothing(mill: Connection, conn: Connection) -> None:
-    """A role belongs to the whole server: somebody else may have made it, for a catalog of their own."""
-    conn.execute("CREATE ROLE millstream_reader; GRANT millstream_reader TO other WITH ADMIN OPTION")
+def test_a_role_that_others_can_add_members_to_is_granted_nothing(
+    mill: Connection, conn: Connection
+) -> None:
+    """A role belongs to the whole server: somebody else may have made it, for a catalog of their
+    own.
+    """
+    conn.execute(
+        "CREATE ROLE millstream_reader; GRANT millstream_reader TO other WITH ADMIN OPTION"
+    )
     install.install(mill)
     assert readable(conn) == []
-    conn.execute("REVOKE millstream_reader FROM other; GRANT millstream_reader TO mill WITH ADMIN OPTION")
+    conn.execute(
+        "REVOKE millstream_reader FROM other; GRANT millstream_reader TO mill WITH ADMIN OPTION"
+    )
     install.install(mill)
     assert readable(conn) == [roles.READER]

@@ -1,7 +1,9 @@
-"""Whose catalog is trusted by whom; and that nothing in an untrusted one is touched, whatever was planted there.
+"""Whose catalog is trusted by whom; and that nothing in an untrusted one is touched, whatever was
+planted there.
 
-The bug: any table named millstream.migrations was taken for ours. A role with CREATE on the database prepared it with a
-trigger and became superuser when an administrator ran `millstream list`.
+The bug: any table named millstream.migrations was taken for ours. A role with CREATE on the
+database prepared it with a trigger and became superuser when an administrator ran `millstream
+list`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from millstream.catalog.installation import install, trust
 from millstream.errors import NameTaken, NoRights, NotInstalled, UntrustedCatalog
 from millstream.postgres.connection import Connection, session
 
-# A role's attributes at the end stand for: it gets its rights at once (INHERIT), or must ask for them (NOINHERIT).
+# A role's attributes at the end stand for: it gets its rights at once (INHERIT), or must ask for
+# them (NOINHERIT).
 ROLES = {
     "evil": "LOGIN",
     "mill": "LOGIN",
@@ -74,7 +77,8 @@ SQUATTED = {
         CREATE POLICY p ON millstream.migrations USING (traps.run())""",
     "a default of the migrations": CATALOG
     + "ALTER TABLE millstream.migrations ADD COLUMN applied boolean DEFAULT traps.run()",
-    "a check of the migrations": CATALOG + "ALTER TABLE millstream.migrations ADD CHECK (traps.run()) NOT VALID",
+    "a check of the migrations": CATALOG
+    + "ALTER TABLE millstream.migrations ADD CHECK (traps.run()) NOT VALID",
     "a view as the stream tables": CATALOG
     + """DROP TABLE millstream.stream_tables;
         CREATE VIEW millstream.stream_tables AS SELECT 1 AS id, NULL::oid AS relid WHERE traps.run()""",
@@ -106,7 +110,9 @@ Login = Callable[[str], Connection]
 
 @pytest.fixture
 def login(database: str, roles: dict[str, str]) -> Iterator[Login]:
-    """Opens sessions as Millstream opens them, by what the role is; the superuser of the suite is "tester"."""
+    """Opens sessions as Millstream opens them, by what the role is; the superuser of the suite is
+    "tester".
+    """
     opened: list[Connection] = []
 
     def open_one(kind: str) -> Connection:
@@ -120,12 +126,18 @@ def login(database: str, roles: dict[str, str]) -> Iterator[Login]:
 
 def planted(conn: Connection) -> int:
     """How often what evil planted has run."""
-    return int(conn.execute("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM traps.calls").fetchall()[0][0])
+    return int(
+        conn.execute(
+            "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM traps.calls"
+        ).fetchall()[0][0]
+    )
 
 
 def assert_harmless(conn: Connection, evil: str) -> None:
     assert planted(conn) == 0, "foreign code ran"
-    assert conn.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (evil,)).fetchall() == [(False,)]
+    assert conn.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (evil,)).fetchall() == [
+        (False,)
+    ]
 
 
 # -- schemas that somebody prepared ----------------------------------------------------------
@@ -154,7 +166,9 @@ def outcome_of(act: Callable[[Connection], object], visitor: Connection) -> str:
     return "nothing to do"
 
 
-def test_the_hints_against_prepared_schemas_work(conn: Connection, login: Login, roles: dict[str, str]) -> None:
+def test_the_hints_against_prepared_schemas_work(
+    conn: Connection, login: Login, roles: dict[str, str]
+) -> None:
     login("evil").execute(CANARY + SQUATTED["a trigger on the migrations"])
     with pytest.raises(UntrustedCatalog) as refused:
         install.install(login("tester"))
@@ -164,7 +178,9 @@ def test_the_hints_against_prepared_schemas_work(conn: Connection, login: Login,
     assert_harmless(conn, roles["evil"])
 
 
-def test_a_schema_without_a_catalog_is_told_and_its_hint_works(conn: Connection, login: Login) -> None:
+def test_a_schema_without_a_catalog_is_told_and_its_hint_works(
+    conn: Connection, login: Login
+) -> None:
     login("evil").execute(CANARY + SQUATTED["only the buffers"])
     with pytest.raises(NameTaken, match="millstream_changes") as refused:
         install.install(login("tester"))
@@ -207,7 +223,9 @@ def test_a_catalog_is_trusted_by_its_owner_and_a_superusers_by_superusers(
         assert f'Connect as role "{roles.get(owner, owner)}"' in refused.value.hint
 
 
-def test_a_member_of_the_superuser_that_installed_works_with_it(conn: Connection, login: Login) -> None:
+def test_a_member_of_the_superuser_that_installed_works_with_it(
+    conn: Connection, login: Login
+) -> None:
     install.install(login("admin"))
     visiting = login("stranger")
     name = visiting.info.user
@@ -217,7 +235,9 @@ def test_a_member_of_the_superuser_that_installed_works_with_it(conn: Connection
     assert trust.check(visiting)
 
 
-def test_a_superuser_who_has_set_the_role_does_not_trust_it_either(login: Login, roles: dict[str, str]) -> None:
+def test_a_superuser_who_has_set_the_role_does_not_trust_it_either(
+    login: Login, roles: dict[str, str]
+) -> None:
     """Code of the owner's could set the role back."""
     install.install(login("mill"))
     visiting = login("tester")
@@ -241,11 +261,23 @@ PLANTED = {
     "composite type": ("CREATE", "CREATE TYPE millstream.x AS (a int)"),
     "domain": ("CREATE", "CREATE DOMAIN millstream.x AS int CHECK (traps.run())"),
     "range type": ("CREATE", "CREATE TYPE millstream.x AS RANGE (SUBTYPE = int)"),
-    "operator": ("CREATE", "CREATE OPERATOR millstream.=== (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int)"),
+    "operator": (
+        "CREATE",
+        "CREATE OPERATOR millstream.=== (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int)",
+    ),
     "collation": ("CREATE", 'CREATE COLLATION millstream.x FROM "C"'),
-    "conversion": ("CREATE", "CREATE CONVERSION millstream.x FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8"),
-    "text search dictionary": ("CREATE", "CREATE TEXT SEARCH DICTIONARY millstream.x (TEMPLATE = simple)"),
-    "text search configuration": ("CREATE", "CREATE TEXT SEARCH CONFIGURATION millstream.x (COPY = simple)"),
+    "conversion": (
+        "CREATE",
+        "CREATE CONVERSION millstream.x FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8",
+    ),
+    "text search dictionary": (
+        "CREATE",
+        "CREATE TEXT SEARCH DICTIONARY millstream.x (TEMPLATE = simple)",
+    ),
+    "text search configuration": (
+        "CREATE",
+        "CREATE TEXT SEARCH CONFIGURATION millstream.x (COPY = simple)",
+    ),
     "statistics": (
         "CREATE",
         "CREATE TABLE traps.t (a int, b int); CREATE STATISTICS millstream.x ON a, b FROM traps.t",
@@ -274,7 +306,9 @@ def test_what_another_role_made_in_our_schemas_stops_us_and_the_hint_works(
     right, statement = PLANTED[kind]
     schemas = ", ".join(install.SCHEMAS)
     on = f"SCHEMA {schemas}" if right == "CREATE" else "TABLE millstream.settings"
-    ours.execute(f"GRANT USAGE ON SCHEMA {schemas} TO {roles['evil']}; GRANT {right} ON {on} TO {roles['evil']}")
+    ours.execute(
+        f"GRANT USAGE ON SCHEMA {schemas} TO {roles['evil']}; GRANT {right} ON {on} TO {roles['evil']}"
+    )
     evil.execute(statement)
     # As long as it has the right, and after it is taken away again: what it made is still there.
     for _ in range(2):
@@ -292,7 +326,10 @@ def test_what_another_role_made_in_our_schemas_stops_us_and_the_hint_works(
     ("right", "on"),
     [
         *[("CREATE", f"SCHEMA {schema}") for schema in install.SCHEMAS],
-        *[(right, "TABLE millstream.sources") for right in ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER")],
+        *[
+            (right, "TABLE millstream.sources")
+            for right in ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER")
+        ],
         ("UPDATE (name)", "TABLE millstream.sources"),
         ("REFERENCES", "TABLE millstream.sources"),
         ("ALL", "TABLE millstream.sources"),

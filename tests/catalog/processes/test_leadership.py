@@ -32,7 +32,9 @@ def register(conn: Connection, instance: UUID) -> None:
     leadership.register(conn, leadership.Registration(instance, 1, "here", "0", backend))
 
 
-def test_a_takeover_begins_an_epoch_and_is_shown(conn: Connection, registered: tuple[Connection, UUID]) -> None:
+def test_a_takeover_begins_an_epoch_and_is_shown(
+    conn: Connection, registered: tuple[Connection, UUID]
+) -> None:
     session, instance = registered
     assert [one.role for one in leadership.services(conn)] == ["STANDBY"]
     first = leadership.take_over(session, instance)
@@ -49,10 +51,15 @@ def test_a_second_takeover_leaves_one_leader(
     other, successor = another(), uuid4()
     register(other, successor)
     assert leadership.take_over(other, successor) == Epoch(2)
-    assert {one.instance: one.role for one in leadership.services(conn)} == {instance: "STANDBY", successor: "LEADER"}
+    assert {one.instance: one.role for one in leadership.services(conn)} == {
+        instance: "STANDBY",
+        successor: "LEADER",
+    }
 
 
-def test_a_former_leader_cannot_commit(conn: Connection, registered: tuple[Connection, UUID]) -> None:
+def test_a_former_leader_cannot_commit(
+    conn: Connection, registered: tuple[Connection, UUID]
+) -> None:
     session, instance = registered
     former = leadership.take_over(session, instance)
     with session.transaction():

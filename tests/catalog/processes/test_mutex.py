@@ -1,6 +1,8 @@
-"""Locks between processes of Millstream: who holds them, who cannot, and that they end with their process.
+"""Locks between processes of Millstream: who holds them, who cannot, and that they end with their
+process.
 
-The bug: every command took advisory locks with keys that anybody could guess and take first; then it hung for ever.
+The bug: every command took advisory locks with keys that anybody could guess and take first; then
+it hung for ever.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ def make(conn: Connection, database: str) -> Iterator[Make]:
 
 def added(conn: Connection, name: str) -> int:
     return stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="s", name=name, query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="s", name=name, query="", canonical_query="", schedule="1s"
+        ),
     ).id
 
 
@@ -116,7 +121,9 @@ def test_locks_of_different_names_are_independent(make: Make) -> None:
         assert moves
 
 
-def test_a_stream_table_being_created_is_locked_before_it_can_be_seen(conn: Connection, make: Make) -> None:
+def test_a_stream_table_being_created_is_locked_before_it_can_be_seen(
+    conn: Connection, make: Make
+) -> None:
     """Its row is not committed: nobody else can lock it, or insert it, and who does is told."""
     a = added(conn, "a")
     creator, other = make(), make()
@@ -128,7 +135,9 @@ def test_a_stream_table_being_created_is_locked_before_it_can_be_seen(conn: Conn
     assert conn.execute("SELECT stream_table_id FROM millstream.locks").fetchall() == [(a,)]
 
 
-def test_who_holds_a_lock_is_told_with_process_application_and_time(conn: Connection, make: Make) -> None:
+def test_who_holds_a_lock_is_told_with_process_application_and_time(
+    conn: Connection, make: Make
+) -> None:
     a = added(conn, "a")
     first, second = make(), make()
     with first.stream_table(a, "a"):
@@ -163,7 +172,9 @@ def test_a_leader_keeps_no_vacuum_waiting(conn: Connection, make: Make) -> None:
         conn.execute("DELETE FROM t")
         conn.execute("VACUUM t")
         conn.execute("VACUUM (FREEZE) millstream.locks")
-        assert conn.execute("SELECT pg_relation_size('t')").fetchall() == [(0,)], "every row was removed"
+        assert conn.execute("SELECT pg_relation_size('t')").fetchall() == [(0,)], (
+            "every row was removed"
+        )
 
 
 def test_a_lock_on_a_stream_table_holds_no_snapshot(conn: Connection, make: Make) -> None:
@@ -187,7 +198,9 @@ with mutex.exclusive("leader") as leads, mutex.stream_tables([int(sys.argv[2])])
 """
 
 
-def test_locks_end_with_a_process_that_is_killed(conn: Connection, database: str, make: Make) -> None:
+def test_locks_end_with_a_process_that_is_killed(
+    conn: Connection, database: str, make: Make
+) -> None:
     a = added(conn, "a")
     command = [sys.executable, "-c", CHILD, database, str(a)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -204,7 +217,9 @@ def test_locks_end_with_a_process_that_is_killed(conn: Connection, database: str
         pass
 
 
-def test_a_session_that_was_ended_has_lost_its_locks_and_is_opened_again(conn: Connection, make: Make) -> None:
+def test_a_session_that_was_ended_has_lost_its_locks_and_is_opened_again(
+    conn: Connection, make: Make
+) -> None:
     a = added(conn, "a")
     first, second = make(), make()
     with first.stream_table(a, "a"):
@@ -230,7 +245,9 @@ def stranger(conn: Connection, database: str) -> Iterator[Connection]:
     conn.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
 
 
-def test_a_stranger_cannot_take_our_locks(conn: Connection, make: Make, stranger: Connection) -> None:
+def test_a_stranger_cannot_take_our_locks(
+    conn: Connection, make: Make, stranger: Connection
+) -> None:
     added(conn, "a")
     conn.execute(f"GRANT USAGE ON SCHEMA millstream TO {stranger.info.user}")
     query = (
@@ -238,10 +255,24 @@ def test_a_stranger_cannot_take_our_locks(conn: Connection, make: Make, stranger
         "WHERE relkind IN ('r', 'v') AND relnamespace = 'millstream'::regnamespace"
     )
     relations = [name for (name,) in conn.execute(query)]
-    assert {"millstream.locks", "millstream.lock_of_leader", "millstream.lock_of_transitions"} <= set(relations)
-    modes = ("ACCESS SHARE", "ROW SHARE", "ROW EXCLUSIVE", "SHARE UPDATE EXCLUSIVE", "SHARE", "ACCESS EXCLUSIVE")
+    assert {
+        "millstream.locks",
+        "millstream.lock_of_leader",
+        "millstream.lock_of_transitions",
+    } <= set(relations)
+    modes = (
+        "ACCESS SHARE",
+        "ROW SHARE",
+        "ROW EXCLUSIVE",
+        "SHARE UPDATE EXCLUSIVE",
+        "SHARE",
+        "ACCESS EXCLUSIVE",
+    )
     attempts = [f"LOCK TABLE {name} IN {mode} MODE" for name in relations for mode in modes]
-    attempts += ["SELECT * FROM millstream.locks FOR UPDATE", "SELECT * FROM millstream.locks FOR KEY SHARE"]
+    attempts += [
+        "SELECT * FROM millstream.locks FOR UPDATE",
+        "SELECT * FROM millstream.locks FOR KEY SHARE",
+    ]
     for attempt in attempts:
         with pytest.raises(psycopg.errors.InsufficientPrivilege), stranger.transaction():
             stranger.execute(attempt)
@@ -252,9 +283,15 @@ def test_a_stranger_cannot_take_our_locks(conn: Connection, make: Make, stranger
 def test_a_stranger_who_has_every_advisory_lock_we_ever_used_stops_nothing(
     conn: Connection, database: str, stranger: Connection
 ) -> None:
-    """The keys are those of the review: the install's, the hand-over's, and one for each stream table."""
-    stranger.execute("SELECT pg_advisory_lock(7883951835738042981), pg_advisory_lock(7521414230331254130)")
-    stranger.execute("SELECT pg_advisory_lock(hashtext('millstream'), id) FROM generate_series(1, 10) AS id")
+    """The keys are those of the review: the install's, the hand-over's, and one for each stream
+    table.
+    """
+    stranger.execute(
+        "SELECT pg_advisory_lock(7883951835738042981), pg_advisory_lock(7521414230331254130)"
+    )
+    stranger.execute(
+        "SELECT pg_advisory_lock(hashtext('millstream'), id) FROM generate_series(1, 10) AS id"
+    )
     conn.execute("CREATE TABLE t (a int)")
     conn.execute("SET statement_timeout = '60s'")
     with millstream.connect(database) as ms:
@@ -269,14 +306,20 @@ def test_a_stranger_who_has_every_advisory_lock_we_ever_used_stops_nothing(
 def test_no_advisory_lock_is_taken_anywhere() -> None:
     """Anybody can take one: what waits for it waits for ever."""
     product = Path(millstream.__file__).parent
-    texts = {path.name: path.read_text() for path in product.rglob("*") if path.suffix in (".py", ".sql")}
-    assert [name for name, text in texts.items() if "pg_advisory" in text or "pg_try_advisory" in text] == []
+    texts = {
+        path.name: path.read_text() for path in product.rglob("*") if path.suffix in (".py", ".sql")
+    }
+    assert [
+        name for name, text in texts.items() if "pg_advisory" in text or "pg_try_advisory" in text
+    ] == []
 
 
 # -- installing ----------------------------------------------------------------------------------
 
 
-def test_an_install_does_not_wait_for_ever_for_a_stranger(conn: Connection, stranger: Connection) -> None:
+def test_an_install_does_not_wait_for_ever_for_a_stranger(
+    conn: Connection, stranger: Connection
+) -> None:
     conn.execute(f"GRANT CREATE ON DATABASE {conn.info.dbname} TO {stranger.info.user}")
     stranger.execute("BEGIN; CREATE SCHEMA millstream")
     with pytest.raises(LockNotHad) as raised:
@@ -291,7 +334,9 @@ def test_an_upgrade_does_not_wait_for_ever(
     conn: Connection, another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install.install(conn)
-    later = install.Migration(install.known() + 1, "later", "ALTER TABLE millstream.settings ADD COLUMN note text")
+    later = install.Migration(
+        install.known() + 1, "later", "ALTER TABLE millstream.settings ADD COLUMN note text"
+    )
     extended = (*install.migrations(), later)
     monkeypatch.setattr(install, "migrations", lambda: extended)
     upgrading = another()

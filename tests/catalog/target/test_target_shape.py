@@ -1,4 +1,6 @@
-"""What keeps the rows of a query from being stored in a stream table's table, and the statement that undoes it."""
+"""What keeps the rows of a query from being stored in a stream table's table, and the statement
+that undoes it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_the_statement_that_is_named_undoes_it(unfilled: Millstream) -> None:
     check(unfilled)
 
 
-def test_a_column_that_the_query_does_not_have_may_be_there(unfilled: Millstream, writer: psycopg.Connection) -> None:
+def test_a_column_that_the_query_does_not_have_may_be_there(
+    unfilled: Millstream, writer: psycopg.Connection
+) -> None:
     writer.execute("ALTER TABLE totals ADD COLUMN note text")
     check(unfilled)
 
@@ -59,6 +63,13 @@ def test_columns_of_another_type_are_told_with_the_type_that_the_query_has(
     unfilled: Millstream, writer: psycopg.Connection
 ) -> None:
     writer.execute("CREATE VIEW public.v AS SELECT 'x'::text AS region, 5::numeric(9,2) AS total")
-    oids = writer.execute("SELECT 'v'::regclass::oid::int8, 'totals'::regclass::oid::int8").fetchall()[0]
-    assert target_shape.retyped(unfilled.app.conn, *oids) == [TypedColumn('"total"', "numeric(9,2)", None)]
-    assert [column.name for column in target_shape.wanted(unfilled.app.conn, oids[0])] == ['"region"', '"total"']
+    oids = writer.execute(
+        "SELECT 'v'::regclass::oid::int8, 'totals'::regclass::oid::int8"
+    ).fetchall()[0]
+    assert target_shape.retyped(unfilled.app.conn, *oids) == [
+        TypedColumn('"total"', "numeric(9,2)", None)
+    ]
+    assert [column.name for column in target_shape.wanted(unfilled.app.conn, oids[0])] == [
+        '"region"',
+        '"total"',
+    ]

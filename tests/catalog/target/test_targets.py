@@ -13,7 +13,11 @@ from millstream.errors import TargetMoved
 def test_a_table_as_it_was_made_is_ours(unfilled: Millstream) -> None:
     conn, id_ = unfilled.app.conn, unfilled.app.named("totals").id
     [target] = targets.inspect(conn)
-    assert (target.stream_table_id, target.state, str(target.found)) == (id_, "ours", '"public"."totals"')
+    assert (target.stream_table_id, target.state, str(target.found)) == (
+        id_,
+        "ours",
+        '"public"."totals"',
+    )
     assert targets.ours(conn, id_, "totals") == target.found
 
 
@@ -36,13 +40,17 @@ def test_one_that_lacks_one_of_the_three_is_not(unfilled: Millstream) -> None:
                 targets.ours(conn, id_, "totals")
 
 
-def test_a_table_that_was_dropped_is_absent_and_no_error(unfilled: Millstream, writer: psycopg.Connection) -> None:
+def test_a_table_that_was_dropped_is_absent_and_no_error(
+    unfilled: Millstream, writer: psycopg.Connection
+) -> None:
     id_ = unfilled.app.named("totals").id
     writer.execute("DROP TABLE totals")
     assert targets.ours(unfilled.app.conn, id_, "totals") is None
 
 
-def test_the_statements_that_mark_it_make_it_ours_again(unfilled: Millstream, writer: psycopg.Connection) -> None:
+def test_the_statements_that_mark_it_make_it_ours_again(
+    unfilled: Millstream, writer: psycopg.Connection
+) -> None:
     conn, id_ = unfilled.app.conn, unfilled.app.named("totals").id
     statements = targets.statements(conn, id_)
     for statement in statements:

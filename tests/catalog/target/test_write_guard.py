@@ -61,7 +61,12 @@ def guarded(conn: Connection) -> Iterator[int]:
     made = stream_tables.add(
         conn,
         stream_tables.NewStreamTable(
-            schema_name="public", name="st", query="", canonical_query="", schedule="1s", relid=relid
+            schema_name="public",
+            name="st",
+            query="",
+            canonical_query="",
+            schedule="1s",
+            relid=relid,
         ),
     )
     write_guard.put(conn, made.id, relations.names(conn, [relid])[0])
@@ -82,7 +87,9 @@ def attempt(conn: psycopg.Connection[tuple[int, ...]], statement: str) -> None:
 
 
 @pytest.mark.parametrize("session", SESSIONS.values(), ids=list(SESSIONS))
-def test_no_statement_of_others_writes_to_a_stream_table(conn: Connection, guarded: int, session: str) -> None:
+def test_no_statement_of_others_writes_to_a_stream_table(
+    conn: Connection, guarded: int, session: str
+) -> None:
     """Direct INSERT, UPDATE, DELETE and TRUNCATE were accepted and never noticed."""
     conn.execute(session.encode())
     passed = list[str]()
@@ -99,7 +106,9 @@ def test_no_statement_of_others_writes_to_a_stream_table(conn: Connection, guard
     assert rows(conn) == [(1, 1), (2, 2)]
 
 
-def test_a_refresh_writes_in_its_own_transaction_and_to_its_own_table_only(conn: Connection, guarded: int) -> None:
+def test_a_refresh_writes_in_its_own_transaction_and_to_its_own_table_only(
+    conn: Connection, guarded: int
+) -> None:
     with conn.transaction():
         with write_guard.write_permit(conn, "public.st"):
             conn.execute("UPDATE public.st SET v = 5 WHERE id = 1")
@@ -115,7 +124,9 @@ def test_a_refresh_writes_in_its_own_transaction_and_to_its_own_table_only(conn:
 
 
 def test_a_permit_is_of_no_use_in_another_transaction(conn: Connection, guarded: int) -> None:
-    permit = conn.execute("SELECT millstream_changes.write_permit('public.st'::regclass)").fetchall()[0][0]
+    permit = conn.execute(
+        "SELECT millstream_changes.write_permit('public.st'::regclass)"
+    ).fetchall()[0][0]
     conn.execute("SELECT set_config('millstream.write_permit', %s, false)", (permit,))
     with pytest.raises(psycopg.errors.WrongObjectType):
         conn.execute("UPDATE public.st SET v = 6")
@@ -137,8 +148,14 @@ def test_others_cannot_compute_a_permit_nor_read_the_secret(
 
 
 def test_a_trigger_that_writes_back_in_a_refresh_is_refused(conn: Connection, guarded: int) -> None:
-    conn.execute("CREATE TRIGGER back AFTER UPDATE ON public.st FOR EACH STATEMENT EXECUTE FUNCTION public.pass_on()")
-    with pytest.raises(psycopg.errors.WrongObjectType), conn.transaction(), write_guard.write_permit(conn, "public.st"):
+    conn.execute(
+        "CREATE TRIGGER back AFTER UPDATE ON public.st FOR EACH STATEMENT EXECUTE FUNCTION public.pass_on()"
+    )
+    with (
+        pytest.raises(psycopg.errors.WrongObjectType),
+        conn.transaction(),
+        write_guard.write_permit(conn, "public.st"),
+    ):
         conn.execute("UPDATE public.st SET v = 5")
     assert rows(conn) == [(1, 1), (2, 2)]
 

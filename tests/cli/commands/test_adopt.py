@@ -9,9 +9,16 @@ from tests.cli.conftest import Line
 
 
 def test_adopt_says_what_was_adopted_forgotten_or_could_not_be(line: Line) -> None:
-    facts = {"adopted": ["public.a"], "forgotten": ["public.b"], "unresolved": [{"name": "public.c", "reason": "gone"}]}
+    facts = {
+        "adopted": ["public.a"],
+        "forgotten": ["public.b"],
+        "unresolved": [{"name": "public.c", "reason": "gone"}],
+    }
     line.double.answers["adopt"] = SimpleNamespace(
-        adopted=("public.a",), forgotten=("public.b",), unresolved=(("public.c", "gone"),), as_dict=lambda: facts
+        adopted=("public.a",),
+        forgotten=("public.b",),
+        unresolved=(("public.c", "gone"),),
+        as_dict=lambda: facts,
     )
     printed = line("adopt", "--dry-run", "--forget", "b").out
     assert "public.a  would be adopted" in printed

@@ -11,7 +11,9 @@ from millstream.cli.exit_codes import Exit
 def test_alter_hands_over_what_was_given_and_nothing_else(line: Line) -> None:
     ended = line("alter", "shop.totals", "--status", "suspended", "--schedule", "5m")
     assert ended.out == "shop.totals is altered.\n"
-    line("alter", "t", "--refresh-mode", "full", "--cdc-mode", "WAL", "--query", "SELECT 2", "--json")
+    line(
+        "alter", "t", "--refresh-mode", "full", "--cdc-mode", "WAL", "--query", "SELECT 2", "--json"
+    )
     line("alter", "t", "--query", "-", stdin="SELECT 3")
     assert line.double.called("alter_stream_table") == [
         (("shop.totals",), {"status": "SUSPENDED", "schedule": "5m"}),
@@ -22,12 +24,22 @@ def test_alter_hands_over_what_was_given_and_nothing_else(line: Line) -> None:
 
 def test_alter_tells_what_another_query_has_changed(line: Line) -> None:
     line.double.answers["alter_stream_table"] = report(action="FULL", reason="initial")
-    assert line("alter", "t", "--query", "SELECT 2").out.startswith("t is altered. FULL: 1,234 rows read, 1 inserted")
+    assert line("alter", "t", "--query", "SELECT 2").out.startswith(
+        "t is altered. FULL: 1,234 rows read, 1 inserted"
+    )
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("--status", "ERROR"), ("--refresh-mode", "never"), ("--query", "SELECT 1", "--file", "q.sql")]
+    "arguments",
+    [
+        (),
+        ("--status", "ERROR"),
+        ("--refresh-mode", "never"),
+        ("--query", "SELECT 1", "--file", "q.sql"),
+    ],
 )
-def test_alter_needs_something_to_change_that_makes_sense(line: Line, arguments: tuple[str, ...]) -> None:
+def test_alter_needs_something_to_change_that_makes_sense(
+    line: Line, arguments: tuple[str, ...]
+) -> None:
     assert line("alter", "t", *arguments).code == Exit.USAGE
     assert line.double.called("alter_stream_table") == []

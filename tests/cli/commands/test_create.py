@@ -12,27 +12,56 @@ from millstream.cli.exit_codes import Exit
 
 def test_create_hands_over_what_was_given(line: Line) -> None:
     line.double.answers["create_stream_table"] = report(action="FULL", reason="initial")
-    options = ("--schedule", "5m", "--mode", "differential", "--no-initialize", "--cdc-mode", "wal", "--owner", "me")
+    options = (
+        "--schedule",
+        "5m",
+        "--mode",
+        "differential",
+        "--no-initialize",
+        "--cdc-mode",
+        "wal",
+        "--owner",
+        "me",
+    )
     ended = line("create", "shop.totals", "SELECT 1", *options)
-    given = {"schedule": "5m", "refresh_mode": "DIFFERENTIAL", "initialize": False, "cdc_mode": "wal", "owner": "me"}
+    given = {
+        "schedule": "5m",
+        "refresh_mode": "DIFFERENTIAL",
+        "initialize": False,
+        "cdc_mode": "wal",
+        "owner": "me",
+    }
     assert line.double.called("create_stream_table") == [(("shop.totals", "SELECT 1"), given)]
     assert ended.out.startswith("shop.totals is created. FULL: 1,234 rows read, 1 inserted")
 
 
 def test_create_without_initializing_says_what_comes_next(line: Line) -> None:
-    assert line("create", "t", "SELECT 1", "--no-initialize").out == "t is created; its first refresh fills it.\n"
+    assert (
+        line("create", "t", "SELECT 1", "--no-initialize").out
+        == "t is created; its first refresh fills it.\n"
+    )
 
 
 def test_create_reads_the_query_from_stdin_or_from_a_file(line: Line, tmp_path: Path) -> None:
     (tmp_path / "query.sql").write_text("SELECT 2")
     line("create", "a", "-", stdin="SELECT 1")
     line("create", "b", "--file", str(tmp_path / "query.sql"))
-    assert [given for given, _ in line.double.called("create_stream_table")] == [("a", "SELECT 1"), ("b", "SELECT 2")]
+    assert [given for given, _ in line.double.called("create_stream_table")] == [
+        ("a", "SELECT 1"),
+        ("b", "SELECT 2"),
+    ]
 
 
 @pytest.mark.parametrize(
-    "arguments", [("create", "t"), ("create", "t", "SELECT 1", "--file", "q.sql"), ("create", "t", "--file", "nowhere")]
+    "arguments",
+    [
+        ("create", "t"),
+        ("create", "t", "SELECT 1", "--file", "q.sql"),
+        ("create", "t", "--file", "nowhere"),
+    ],
 )
-def test_create_needs_the_query_from_one_place_that_is_there(line: Line, arguments: tuple[str, ...]) -> None:
+def test_create_needs_the_query_from_one_place_that_is_there(
+    line: Line, arguments: tuple[str, ...]
+) -> None:
     assert line(*arguments).code == Exit.USAGE
     assert line.double.called("create_stream_table") == []

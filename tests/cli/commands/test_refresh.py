@@ -37,7 +37,13 @@ def test_refresh_of_all_is_one_call(line: Line) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("refresh",), ("refresh", "a", "--all"), ("refresh", "--all", "--full"), ("verify",), ("verify", "a", "--all")],
+    [
+        ("refresh",),
+        ("refresh", "a", "--all"),
+        ("refresh", "--all", "--full"),
+        ("verify",),
+        ("verify", "a", "--all"),
+    ],
 )
 def test_names_or_all_but_not_both_and_not_neither(line: Line, arguments: tuple[str, ...]) -> None:
     assert line(*arguments).code == Exit.USAGE

@@ -1,4 +1,7 @@
-"""`millstream run`: which log it shows while the service runs. The service itself is tested in `service/run`."""
+"""`millstream run`: which log it shows while the service runs.
+
+The service itself is tested in `service/run`.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,9 @@ def test_with_json_each_event_is_a_document(line: Line) -> None:
     assert [document["event"] for document in documents] == ["ready", "slow"]
 
 
-def test_the_log_is_silent_after_the_command(line: Line, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_is_silent_after_the_command(
+    line: Line, capsys: pytest.CaptureFixture[str]
+) -> None:
     line("run")
     log.info("later")
     assert capsys.readouterr().err == ""

@@ -11,7 +11,14 @@ from millstream.cli.exit_codes import Exit
 from millstream.service.live_settings import SettingInfo
 
 FOUND = [
-    SettingInfo("cdc_mode", "wal", "auto", "environment", "How changes are captured.", "The database has trigger."),
+    SettingInfo(
+        "cdc_mode",
+        "wal",
+        "auto",
+        "environment",
+        "How changes are captured.",
+        "The database has trigger.",
+    ),
     SettingInfo("max_lookup_rows", "5", "1000000", "database", "Scan instead."),
 ]
 
@@ -20,7 +27,15 @@ def test_settings_are_listed_with_value_default_and_origin(line: Line) -> None:
     line.double.answers["settings"] = FOUND
     ended = line("settings")
     assert ended.code == Exit.OK
-    for part in ("cdc_mode", "wal", "auto", "environment", "How changes are captured.", "database", "1000000"):
+    for part in (
+        "cdc_mode",
+        "wal",
+        "auto",
+        "environment",
+        "How changes are captured.",
+        "database",
+        "1000000",
+    ):
         assert part in ended.out
     assert "cdc_mode: The database has trigger." in ended.err
     listed = json.loads(line("settings", "--json").out)
@@ -41,7 +56,14 @@ def test_set_and_reset_print_how_the_setting_is_now(line: Line) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("set",), ("set", "cdc_mode"), ("reset",), ("reset", "cdc_mode", "wal"), ("change", "cdc_mode")]
+    "arguments",
+    [
+        ("set",),
+        ("set", "cdc_mode"),
+        ("reset",),
+        ("reset", "cdc_mode", "wal"),
+        ("change", "cdc_mode"),
+    ],
 )
 def test_arguments_that_do_not_fit_are_refused(line: Line, arguments: tuple[str, ...]) -> None:
     assert line("settings", *arguments).code == Exit.USAGE

@@ -33,10 +33,18 @@ def test_status_shows_age_waiting_changes_and_the_last_error(line: Line) -> None
 def test_status_and_create_say_which_sources_stay_on_triggers_and_why(line: Line) -> None:
     reason = "ALTER TABLE public.orders REPLICA IDENTITY FULL;"
     source = SimpleNamespace(name="public.orders", cdc_mode="TRIGGER", reason=reason)
-    line.double.answers["status"] = [status(sources=(source,)), status(name="other", sources=(source,))]
+    line.double.answers["status"] = [
+        status(sources=(source,)),
+        status(name="other", sources=(source,)),
+    ]
     assert line("status").out.count(f"public.orders: TRIGGER. {reason}") == 1
-    line.double.answers["create_stream_table"] = report(notices=(f"public.orders is captured by triggers. {reason}",))
-    assert f"public.orders is captured by triggers. {reason}" in line("create", "totals", "SELECT 1").out
+    line.double.answers["create_stream_table"] = report(
+        notices=(f"public.orders is captured by triggers. {reason}",)
+    )
+    assert (
+        f"public.orders is captured by triggers. {reason}"
+        in line("create", "totals", "SELECT 1").out
+    )
 
 
 def test_status_tells_what_readers_should_know(line: Line) -> None:

@@ -34,10 +34,19 @@ REFRESH: dict[str, Any] = {
 }  # fmt: skip
 
 
-SLOT: dict[str, Any] = {"decoder_status": "STREAMING", "confirmed_lag_bytes": 3 << 20, "reconnects": 4}
+SLOT: dict[str, Any] = {
+    "decoder_status": "STREAMING",
+    "confirmed_lag_bytes": 3 << 20,
+    "reconnects": 4,
+}
 
 
-CHECK = {"check_name": "stream table shop.totals", "status": "WARN", "detail": "its rows are old", "hint": "Look."}
+CHECK = {
+    "check_name": "stream table shop.totals",
+    "status": "WARN",
+    "detail": "its rows are old",
+    "hint": "Look.",
+}
 
 
 LEADER: dict[str, Any] = {"role": "LEADER", "alive": True, "pid": 77, "host": "here"}
@@ -61,7 +70,9 @@ def test_a_frame_shows_service_tables_capture_refreshes_and_trouble(line: Line) 
 
 
 def test_where_the_output_is_no_terminal_one_frame_is_printed(line: Line) -> None:
-    line.double.answers["overview"] = replace(SHOWN, services=(), sources=(), slots=(), refreshes=(), checks=())
+    line.double.answers["overview"] = replace(
+        SHOWN, services=(), sources=(), slots=(), refreshes=(), checks=()
+    )
     ended = line("top")
     assert (ended.code, ended.out.count("shop.totals")) == (Exit.OK, 1)
     assert "no service runs" in ended.out

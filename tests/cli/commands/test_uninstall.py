@@ -32,6 +32,8 @@ def test_ctrl_c_at_a_question_is_no_answer(line: Line, monkeypatch: pytest.Monke
         except KeyboardInterrupt:
             raise typer.Abort from None
 
-    monkeypatch.setattr(uninstall, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(
+        uninstall, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+    )
     monkeypatch.setattr(typer, "confirm", asked)
     assert line("uninstall").code == 130

@@ -27,7 +27,10 @@ def test_verify_ends_with_1_and_names_the_rows_when_one_differs(line: Line) -> N
     assert "bad differs from its query: 1 rows missing, 1 extra" in ended.out
     assert "('north', 3)" in ended.out
     assert "('[b]', None)" in ended.out
-    assert [one["ok"] for one in json.loads(line("verify", "good", "bad", "--json").out)] == [True, False]
+    assert [one["ok"] for one in json.loads(line("verify", "good", "bad", "--json").out)] == [
+        True,
+        False,
+    ]
 
 
 def test_verify_of_all_takes_the_names_from_the_catalog(line: Line) -> None:

@@ -26,7 +26,9 @@ def refresh(id: int = 1, **changed: Any) -> Refresh:
 
 
 class Reader:
-    """A double of a connection: answers each statement with rows, by its text; notes what is executed."""
+    """A double of a connection: answers each statement with rows, by its text; notes what is
+    executed.
+    """
 
     def __init__(self, answers: dict[str, Any] | None = None) -> None:
         self.answers = {

@@ -1,4 +1,7 @@
-"""The demo's end: its document, its proof, its exit code. The whole of it runs in `cli/test_processes.py`."""
+"""The demo's end: its document, its proof, its exit code.
+
+The whole of it runs in `cli/test_processes.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ EQUAL: dict[str, Any] = {
 DIFFERENT = {**EQUAL, "ok": False, "missing": 1}
 
 
-@pytest.mark.parametrize(("verification", "code"), [(EQUAL, Exit.OK), (DIFFERENT, Exit.CHECK_FAILED)])
+@pytest.mark.parametrize(
+    ("verification", "code"), [(EQUAL, Exit.OK), (DIFFERENT, Exit.CHECK_FAILED)]
+)
 def test_it_ends_with_1_if_a_stream_table_differs(
     line: Line, monkeypatch: pytest.MonkeyPatch, verification: dict[str, Any], code: Exit
 ) -> None:

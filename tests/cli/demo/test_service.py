@@ -25,8 +25,14 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
     monkeypatch.setattr(sys, "executable", str(path))
 
 
-def test_the_service_is_told_to_stop_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program(monkeypatch, tmp_path, 'trap "echo stopped; exit 0" TERM; echo "$@"; while :; do sleep 0.05; done')
+def test_the_service_is_told_to_stop_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program(
+        monkeypatch,
+        tmp_path,
+        'trap "echo stopped; exit 0" TERM; echo "$@"; while :; do sleep 0.05; done',
+    )
     log = tmp_path / "log"
     with service.running("postgresql://h/d", log, Console()) as at_work:
         while "run --dsn" not in at_work.last_lines():
@@ -36,7 +42,9 @@ def test_the_service_is_told_to_stop_at_the_end(monkeypatch: pytest.MonkeyPatch,
     assert log.read_text().splitlines() == ["-m millstream run --dsn postgresql://h/d", "stopped"]
 
 
-def test_a_service_that_fails_shows_the_end_of_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_service_that_fails_shows_the_end_of_its_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     program(monkeypatch, tmp_path, "echo 'ERROR no Java here'; exit 3")
     reader: Any = Reader({service.INSTALLED: [(False,)]})
     with (
@@ -50,6 +58,9 @@ def test_a_service_that_fails_shows_the_end_of_its_log(monkeypatch: pytest.Monke
 
 def test_ctrl_c_ends_the_service_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program(monkeypatch, tmp_path, "exec sleep 600")
-    with pytest.raises(KeyboardInterrupt), service.running("postgresql://h/d", tmp_path / "log", Console()) as at_work:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        service.running("postgresql://h/d", tmp_path / "log", Console()) as at_work,
+    ):
         raise KeyboardInterrupt
     assert at_work.process.returncode == -signal.SIGTERM

@@ -46,13 +46,22 @@ def test_waiting_raises_the_error_of_a_request() -> None:
 
 def test_the_status_is_shown_on_its_side() -> None:
     at = datetime(2024, 6, 1, 12, 0, 0, tzinfo=UTC)
-    rows = [("public.a", True, at, timedelta(seconds=0.4), [], None), ("public.b", False, at, None, ["public.a"], 3)]
+    rows = [
+        ("public.a", True, at, timedelta(seconds=0.4), [], None),
+        ("public.b", False, at, None, ["public.a"], 3),
+    ]
     names = ("stream_table", "is_stale", "data_timestamp", "staleness", "held_back_by", "rows")
-    cursor = SimpleNamespace(description=[SimpleNamespace(name=name) for name in names], fetchall=lambda: rows)
+    cursor = SimpleNamespace(
+        description=[SimpleNamespace(name=name) for name in names], fetchall=lambda: rows
+    )
     reader: Any = SimpleNamespace(execute=lambda _: cursor)
     with (console := Console(width=100)).capture() as printed:
         console.print(status_table(reader))
     lines = [line.rstrip() for line in printed.get().splitlines()]
     assert lines[0] == "stream_table   public.a public.b"
     assert lines[1] == "is_stale       yes      no"
-    assert lines[3:] == ["staleness      0.4 s", "held_back_by            public.a", "rows                    3"]
+    assert lines[3:] == [
+        "staleness      0.4 s",
+        "held_back_by            public.a",
+        "rows                    3",
+    ]

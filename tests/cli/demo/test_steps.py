@@ -11,7 +11,10 @@ from millstream.cli.demo.steps import ProgressSteps
 
 
 def test_a_step_that_is_done_is_a_line_with_its_time() -> None:
-    with (console := Console(width=80)).capture() as printed, ProgressSteps(console).step("open the shop"):
+    with (
+        (console := Console(width=80)).capture() as printed,
+        ProgressSteps(console).step("open the shop"),
+    ):
         pass
     assert re.fullmatch(r"✓ open the shop  \d+\.\d s\n", printed.get())
 

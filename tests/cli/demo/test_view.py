@@ -12,7 +12,18 @@ from .conftest import SIZES, filled_board, refresh, shown
 
 def test_the_screen_shows_traffic_action_changes_rows_read_time_and_staleness() -> None:
     text = shown(filled_board())
-    for part in ("1,234", "56", "7,890", "7 of 20 s", "DIFFERENTIAL", "+1 ~2 -3", "87 ms", "north", "345.68", "0.4 s"):
+    for part in (
+        "1,234",
+        "56",
+        "7,890",
+        "7 of 20 s",
+        "DIFFERENTIAL",
+        "+1 ~2 -3",
+        "87 ms",
+        "north",
+        "345.68",
+        "0.4 s",
+    ):
         assert part in text
     assert all(chapter.name in text for chapter in CHAPTERS)
 
@@ -20,7 +31,13 @@ def test_the_screen_shows_traffic_action_changes_rows_read_time_and_staleness() 
 def test_the_screen_fits_a_small_terminal() -> None:
     board = filled_board()
     for _ in range(30):
-        last = refresh(action="REINITIALIZE", rows_read=12345, rows_inserted=12, rows_updated=34, duration_ms=1234.5)
+        last = refresh(
+            action="REINITIALIZE",
+            rows_read=12345,
+            rows_inserted=12,
+            rows_updated=34,
+            duration_ms=1234.5,
+        )
         board.lines["sales_by_region"].note(last)
     board.alteration = Alteration(ALTERATION, at=5.0, kept="", last_id=0, followed_after=1.0)
     lines = shown(board, width=80).splitlines()

@@ -20,7 +20,9 @@ from millstream.errors import MillstreamError
 from .conftest import SIZES, Reader, filled_board, shown
 
 
-def history(refreshes: dict[str, list[tuple[Any, ...]]]) -> Callable[[str, int], Iterable[tuple[Any, ...]]]:
+def history(
+    refreshes: dict[str, list[tuple[Any, ...]]],
+) -> Callable[[str, int], Iterable[tuple[Any, ...]]]:
     """The answer to the question for refreshes after the last one that was seen."""
     return lambda name, last: [row for row in refreshes.get(name, ()) if row[0] > last]
 
@@ -54,13 +56,17 @@ def test_a_look_takes_in_new_refreshes_staleness_and_trouble() -> None:
 
 def test_a_source_is_altered_once_in_the_middle_and_seen_to_be_followed() -> None:
     refreshes: dict[str, list[tuple[Any, ...]]] = {"price_range": [(1, *ROW)]}
-    reader: Any = Reader({watch.HISTORY: history(refreshes), watch.MODES: [("products", "TRIGGER")]})
+    reader: Any = Reader(
+        {watch.HISTORY: history(refreshes), watch.MODES: [("products", "TRIGGER")]}
+    )
 
     def check() -> None:
         # Refreshed twice after the alteration, the second time with the query as it is then.
         if ALTERATION in reader.executed:
             refreshes["price_range"].append((len(refreshes["price_range"]) + 1, *ROW))
-            reader.answers[watch.KEPT] = [("as before" if len(refreshes["price_range"]) < 3 else "SELECT p.title",)]
+            reader.answers[watch.KEPT] = [
+                ("as before" if len(refreshes["price_range"]) < 3 else "SELECT p.title",)
+            ]
 
     board = Board(Count, SIZES, length=3.2)
     with (console := Console(width=120)).capture() as printed:
@@ -71,7 +77,9 @@ def test_a_source_is_altered_once_in_the_middle_and_seen_to_be_followed() -> Non
     assert reader.executed[: reader.executed.index(ALTERATION)].count(watch.MODES) >= 3
     assert board.alteration.is_followed
     out = printed.get()
-    assert out.index(ALTERATION) < out.index("price_range has followed") < out.index("SELECT p.title")
+    assert (
+        out.index(ALTERATION) < out.index("price_range has followed") < out.index("SELECT p.title")
+    )
     assert "triggers capture products" in out
     assert "has followed" in shown(board)
 

@@ -66,7 +66,9 @@ QUERIES = {
 
 @pytest.mark.spark
 def test_numerics_of_any_size_are_added_and_compared(law: Law) -> None:
-    """One NaN, infinity or number of 21 digits failed the refresh of a sum, and soon suspended the table (MS403)."""
+    """One NaN, infinity or number of 21 digits failed the refresh of a sum, and soon suspended the
+    table (MS403).
+    """
     law.change(TABLES)
     law.conn.cursor().executemany("INSERT INTO odd VALUES (%s, %s)", list(enumerate(VALUES)))
     law.holds_for(QUERIES, CHANGES)
@@ -86,9 +88,13 @@ def test_having_guards_the_select_list(ms: Millstream, writer: psycopg.Connectio
 
 
 @pytest.mark.spark
-def test_a_sum_that_leaves_its_range_is_an_error(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_sum_that_leaves_its_range_is_an_error(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     query = "SELECT g, sum(v) AS s, avg(v) AS m FROM f GROUP BY g"
-    writer.execute("CREATE TABLE f (id int PRIMARY KEY, g int, v float8); INSERT INTO f VALUES (1, 1, 1e308)")
+    writer.execute(
+        "CREATE TABLE f (id int PRIMARY KEY, g int, v float8); INSERT INTO f VALUES (1, 1, 1e308)"
+    )
     ms.create_stream_table("st", query, schedule="1h")
     writer.execute("INSERT INTO f VALUES (2, 1, 1e308)")
     with pytest.raises(RefreshFailed, match="out of range"):

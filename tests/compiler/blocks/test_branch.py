@@ -34,7 +34,9 @@ def test_a_condition_on_the_null_extended_side_is_no_filter_of_its_reads() -> No
 
 
 def test_an_or_filters_a_table_that_each_alternative_has_a_condition_on() -> None:
-    made = branch("SELECT t.id FROM public.t JOIN public.u ON u.a = t.a WHERE (t.b = 1 AND u.b = 2) OR t.b = 3")
+    made = branch(
+        "SELECT t.id FROM public.t JOIN public.u ON u.a = t.a WHERE (t.b = 1 AND u.b = 2) OR t.b = 3"
+    )
     assert len(filters(made)["t"]) == 1
     assert filters(made)["u"] == []
 
@@ -60,5 +62,8 @@ def test_tables_are_joined_in_the_order_in_which_equalities_lead_to_them() -> No
 
 def test_the_mark_of_exists_is_no_leaf() -> None:
     """Rows of groups were looked up by it, in an input that there is none of: internal errors."""
-    made = branch("SELECT t.id, EXISTS (SELECT 1 FROM public.u WHERE u.a = t.a) AS met FROM public.t", "id met")
+    made = branch(
+        "SELECT t.id, EXISTS (SELECT 1 FROM public.u WHERE u.a = t.a) AS met FROM public.t",
+        "id met",
+    )
     assert [ref is None for _, ref in made.sources] == [False, True]

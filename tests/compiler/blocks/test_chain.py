@@ -1,4 +1,6 @@
-"""The chain of blocks: which rows are materialized so that PostgreSQL can evaluate what Spark cannot."""
+"""The chain of blocks: which rows are materialized so that PostgreSQL can evaluate what Spark
+cannot.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ from tests.law.conftest import Law, law
 
 from millstream.algebra.block import BagBlock, Block
 from millstream.algebra.expr import Expr
-from millstream.algebra.relation import Aggregate, Call, Filter, Join, Measure, Named, Project, Relation, Scan, UnionAll
+from millstream.algebra.relation import (
+    Aggregate,
+    Call,
+    Filter,
+    Join,
+    Measure,
+    Named,
+    Project,
+    Relation,
+    Scan,
+    UnionAll,
+)
 from millstream.algebra.types import Column
 from millstream.compiler.blocks.chain import Chain, is_one_table
 from millstream.compiler.blocks.flatten import FlatBranch
@@ -30,12 +43,17 @@ QUERIES = {
 
 @pytest.mark.spark
 def test_single_rows_are_joined_by_any_condition(law: Law) -> None:
-    """Aggregates without GROUP BY, joined by a condition that Spark cannot evaluate, left no table: IndexError."""
+    """Aggregates without GROUP BY, joined by a condition that Spark cannot evaluate, left no table:
+    IndexError.
+    """
     law.change("""
         CREATE TABLE t (id int PRIMARY KEY, f double precision);
         INSERT INTO t VALUES (1, 0.25), (2, 1.5)
     """)
-    law.holds_for(QUERIES, ["UPDATE t SET f = 0.25 WHERE id = 2", "INSERT INTO t VALUES (3, 8)", "DELETE FROM t"])
+    law.holds_for(
+        QUERIES,
+        ["UPDATE t SET f = 0.25 WHERE id = 2", "INSERT INTO t VALUES (3, 8)", "DELETE FROM t"],
+    )
 
 
 # -- without a server --------------------------------------------------------------------------
@@ -48,7 +66,12 @@ BY_PREFIX = 'starts_with("c"."name", "o"."note")'
 
 
 def count_by_region(input_: Relation, alias: str = "g") -> Aggregate:
-    return Aggregate(input_, (Named("k0", Expr.ref("c", "region")),), (Measure("m0", Call("count", None)),), alias)
+    return Aggregate(
+        input_,
+        (Named("k0", Expr.ref("c", "region")),),
+        (Measure("m0", Call("count", None)),),
+        alias,
+    )
 
 
 def bag_of(chain: Chain, relation: Relation) -> Block:
@@ -68,7 +91,9 @@ def test_a_condition_that_spark_cannot_evaluate_filters_the_materialized_join() 
     assert isinstance(stored, BagBlock)
     (read,) = block.inputs()
     assert read.of == "block 0"
-    assert [str(condition) for condition in read.filters] == ['starts_with("rows_1"."c0", "rows_1"."c1")']
+    assert [str(condition) for condition in read.filters] == [
+        'starts_with("rows_1"."c0", "rows_1"."c1")'
+    ]
 
 
 def test_a_condition_that_spark_can_evaluate_materializes_nothing() -> None:
@@ -109,16 +134,24 @@ def test_an_aggregate_without_keys_is_a_table_of_one_row() -> None:
 def test_a_single_row_is_joined_beside_the_materialized_rows_and_not_stored_with_each() -> None:
     chain = Chain(PlanningServerDouble())
     longest = Scan(single_row("longest", "note text"), "l")
-    relation = Filter(Join(JOINED, longest), Expr.parse(f'{BY_PREFIX} OR starts_with("c"."name", "l"."note")'))
+    relation = Filter(
+        Join(JOINED, longest), Expr.parse(f'{BY_PREFIX} OR starts_with("c"."name", "l"."note")')
+    )
     block = bag_of(chain, relation)
     assert [read.of for read in chain.blocks[0].inputs()] == ["public.orders", "public.customers"]
-    assert [scan.alias for read in block.inputs() for filter_ in read.temporal_filters for scan in filter_.by] == ["l"]
+    assert [
+        scan.alias
+        for read in block.inputs()
+        for filter_ in read.temporal_filters
+        for scan in filter_.by
+    ] == ["l"]
 
 
 def test_a_union_below_the_optional_side_of_a_join_is_materialized() -> None:
     chain = Chain(PlanningServerDouble())
     parts = tuple(
-        Project(Scan(CUSTOMERS, alias), (Named("id", Expr.ref(alias, "id")),), f"p_{alias}") for alias in "ab"
+        Project(Scan(CUSTOMERS, alias), (Named("id", Expr.ref(alias, "id")),), f"p_{alias}")
+        for alias in "ab"
     )
     union = UnionAll(parts, ("id",), (pg_type("int4"),), "u")
     condition = Expr.parse('"u"."id" = "o"."customer"')

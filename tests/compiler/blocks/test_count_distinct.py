@@ -44,7 +44,10 @@ def test_distinct_values_are_grouped_by_the_keys_and_counted_beside_the_rows() -
     assert isinstance(result.input, UnionAll)
     assert len(result.input.parts) == 2
     assert [[key.name for key in values.keys] for values in kept] == [["k0", "value"]]
-    assert [str(measure) for measure in result.measures] == ['count("g_u"."v0") AS m0', 'sum("g_u"."v1") AS m1']
+    assert [str(measure) for measure in result.measures] == [
+        'count("g_u"."v0") AS m0',
+        'sum("g_u"."v1") AS m1',
+    ]
 
 
 def test_without_other_aggregates_the_rows_are_not_read() -> None:

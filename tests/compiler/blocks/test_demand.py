@@ -1,4 +1,6 @@
-"""Demand on random join trees: which messages are sent, in which order, and that what they find is enough."""
+"""Demand on random join trees: which messages are sent, in which order, and that what they find is
+enough.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ LEAVES = ("c0", "c1")
 
 
 def make_input(name: str) -> Input:
-    table = SourceTable(tuple(Column(leaf, INT) for leaf in LEAVES), oid=1, schema="public", name=name)
+    table = SourceTable(
+        tuple(Column(leaf, INT) for leaf in LEAVES), oid=1, schema="public", name=name
+    )
     leaves = tuple(Leaf(leaf, Expr.ref(name, leaf), INT, "carry", wire_of(INT)) for leaf in LEAVES)
     return Input(name, Scan(table, name), leaves, ())
 
@@ -50,7 +54,9 @@ def make_branch(edges: list[Edge], number: int) -> Branch:
 
 @st.composite
 def branches(draw: st.DrawFn, most: int = 6, keyless: bool = True) -> Branch:
-    """A tree: each input but the first is tied to one before it, by one pair of columns, two, or none."""
+    """A tree: each input but the first is tied to one before it, by one pair of columns, two, or
+    none.
+    """
     number = draw(st.integers(1, most))
     edges = []
     for place in range(1, number):
@@ -81,14 +87,18 @@ def behind(branch: Branch, sender: str, receiver: str) -> set[str]:
 
 
 @given(demands())
-def test_there_are_at_most_two_messages_per_edge_and_each_is_sent_once(demand: tuple[Branch, set[str]]) -> None:
+def test_there_are_at_most_two_messages_per_edge_and_each_is_sent_once(
+    demand: tuple[Branch, set[str]],
+) -> None:
     branch, holders = demand
     sent = [(one.sender, one.receiver) for one in messages(branch, holders)]
     assert len(sent) == len(set(sent)) <= 2 * (len(branch.inputs) - 1)
 
 
 @given(demands())
-def test_a_message_is_sent_exactly_if_an_input_behind_it_holds_rows(demand: tuple[Branch, set[str]]) -> None:
+def test_a_message_is_sent_exactly_if_an_input_behind_it_holds_rows(
+    demand: tuple[Branch, set[str]],
+) -> None:
     branch, holders = demand
     sent = {(one.sender, one.receiver) for one in messages(branch, holders)}
     for edge in branch.edges:
@@ -97,7 +107,9 @@ def test_a_message_is_sent_exactly_if_an_input_behind_it_holds_rows(demand: tupl
 
 
 @given(demands())
-def test_messages_pass_on_what_came_before_and_never_send_it_back(demand: tuple[Branch, set[str]]) -> None:
+def test_messages_pass_on_what_came_before_and_never_send_it_back(
+    demand: tuple[Branch, set[str]],
+) -> None:
     branch, holders = demand
     sent = messages(branch, holders)
     order = {one.id: place for place, one in enumerate(sent)}
@@ -112,20 +124,39 @@ def test_messages_pass_on_what_came_before_and_never_send_it_back(demand: tuple[
 def test_a_message_looks_up_by_the_columns_of_its_edge(demand: tuple[Branch, set[str]]) -> None:
     branch, holders = demand
     for message in messages(branch, holders):
-        edge = next(one for one in branch.edges if {one.left, one.right} == {message.sender, message.receiver})
+        edge = next(
+            one
+            for one in branch.edges
+            if {one.left, one.right} == {message.sender, message.receiver}
+        )
         pairs = zip(message.sender_columns, message.receiver_columns, strict=True)
-        assert list(edge.pairs) == [pair if message.sender == edge.left else pair[::-1] for pair in pairs]
+        assert list(edge.pairs) == [
+            pair if message.sender == edge.left else pair[::-1] for pair in pairs
+        ]
 
 
 def test_keys_are_looked_up_in_small_tables_before_large_ones() -> None:
-    """Items ask suppliers, and those nations, of which a filter passes few, before they ask the orders, of many."""
+    """Items ask suppliers, and those nations, of which a filter passes few, before they ask the
+    orders, of many.
+    """
     pair = (("c0", "c0"),)
-    branch = make_branch([Edge("i0", "i1", pair), Edge("i0", "i2", pair), Edge("i2", "i3", pair)], 4)
-    inputs = [replace(one, filters=(Expr.parse("true"),)) if one.name in ("i1", "i3") else one for one in branch.inputs]
+    branch = make_branch(
+        [Edge("i0", "i1", pair), Edge("i0", "i2", pair), Edge("i2", "i3", pair)], 4
+    )
+    inputs = [
+        replace(one, filters=(Expr.parse("true"),)) if one.name in ("i1", "i3") else one
+        for one in branch.inputs
+    ]
     branch = replace(branch, inputs=tuple(inputs))
     sizes = {"i0": 6e6, "i1": 1.5e6, "i2": 1e4, "i3": 25.0}
-    ways = [[(one.sender, one.receiver) for one in messages(branch, ["i0"], given)] for given in (sizes, {})]
-    assert ways == [[("i0", "i2"), ("i2", "i3"), ("i0", "i1")], [("i0", "i1"), ("i0", "i2"), ("i2", "i3")]]
+    ways = [
+        [(one.sender, one.receiver) for one in messages(branch, ["i0"], given)]
+        for given in (sizes, {})
+    ]
+    assert ways == [
+        [("i0", "i2"), ("i2", "i3"), ("i0", "i1")],
+        [("i0", "i1"), ("i0", "i2"), ("i2", "i3")],
+    ]
 
 
 # -- what is found is enough -----------------------------------------------------------------
@@ -160,24 +191,42 @@ class Memory:
 
     def crossing(self, name: str) -> pa.Table:
         was_and_is = [counts(self.bounds, name, row) for row in self.stored[name]]
-        return self._table(make_input(name), [n for n, (was, now) in enumerate(was_and_is) if was != now], 1)
+        return self._table(
+            make_input(name), [n for n, (was, now) in enumerate(was_and_is) if was != now], 1
+        )
 
     def sizes(self, inputs: Iterable[Input]) -> dict[str, float]:
         return {one.name: float(len(self.stored[one.name])) for one in inputs}
 
     def lookup(
-        self, one: Input, columns: tuple[str, ...], keys: pa.Table, *, before: int, nulls: tuple[int, ...]
+        self,
+        one: Input,
+        columns: tuple[str, ...],
+        keys: pa.Table,
+        *,
+        before: int,
+        nulls: tuple[int, ...],
     ) -> pa.Table:
         wanted = set(zip(*(column.to_pylist() for column in keys.columns), strict=True))
-        wanted = {key for key in wanted if all(v is not None or place in nulls for place, v in enumerate(key))}
-        found = [n for n, row in enumerate(self.stored[one.name]) if _values(row, columns) in wanted]
+        wanted = {
+            key
+            for key in wanted
+            if all(v is not None or place in nulls for place, v in enumerate(key))
+        }
+        found = [
+            n for n, row in enumerate(self.stored[one.name]) if _values(row, columns) in wanted
+        ]
         return self._table(one, found, before)
 
     def everything(self, one: Input, *, before: int, why: str = "") -> pa.Table:
         return self._table(one, range(len(self.stored[one.name])), before).drop_columns([ROW])
 
     def _table(self, one: Input, numbers: Iterable[int], before: int) -> pa.Table:
-        picked = [(n, row, *counts(self.bounds, one.name, row)) for n in numbers for row in [self.stored[one.name][n]]]
+        picked = [
+            (n, row, *counts(self.bounds, one.name, row))
+            for n in numbers
+            for row in [self.stored[one.name][n]]
+        ]
         rows = [
             dict(zip(LEAVES, row, strict=True), __before=before * was, __after=now, __row=str(n))
             for n, row, was, now in picked
@@ -198,19 +247,30 @@ class Model:
 
     def images(self, one: Input) -> pa.Table:
         """The slice: what was inserted corrects `before` by -1, what was deleted by +1."""
-        came, went = self.after[one.name] - self.before[one.name], self.before[one.name] - self.after[one.name]
+        came, went = (
+            self.after[one.name] - self.before[one.name],
+            self.before[one.name] - self.after[one.name],
+        )
         rows = [(row, -1) for row in came.elements()] + [(row, 1) for row in went.elements()]
         rows = [(row, sign) for row, sign in rows if counts(self.bounds, one.name, row)[0]]
-        listed = [dict(zip(LEAVES, row, strict=True), __before=before, __after=0) for row, before in rows]
+        listed = [
+            dict(zip(LEAVES, row, strict=True), __before=before, __after=0) for row, before in rows
+        ]
         return pa.Table.from_pylist(listed, schema=schema_of(one))
 
     def demanded(self) -> dict[str, list[tuple[Row, int, int]]]:
         """What `read_demanded` reads: images, and the stored rows that messages find."""
-        access = Memory({name: list(rows.elements()) for name, rows in self.after.items()}, self.bounds)
+        access = Memory(
+            {name: list(rows.elements()) for name, rows in self.after.items()}, self.bounds
+        )
         first = {one.name: self.images(one) for one in self.branch.inputs}
-        crossing = {name: access.crossing(name) for name in self.bounds} if self.reads_crossing else {}
+        crossing = (
+            {name: access.crossing(name) for name in self.bounds} if self.reads_crossing else {}
+        )
         held = read_demanded(self.branch, first, access, before=1, crossing=crossing)  # type: ignore[arg-type]  # a stand-in
-        return {one.name: _rows(rows_of(one, held[one.name], no_spark)) for one in self.branch.inputs}
+        return {
+            one.name: _rows(rows_of(one, held[one.name], no_spark)) for one in self.branch.inputs
+        }
 
     def joined(self, rows: dict[str, list[tuple[Row, int, int]]]) -> Counter[str]:
         """Net multiplicity of every row of the result."""
@@ -232,7 +292,10 @@ class Model:
                 new.append(({**by_name, edge.right: (1,)}, b * was, a * now))
                 continue
             if edge.kind == "mark":
-                new += [({**by_name, edge.right: (int(was),)}, b, 0), ({**by_name, edge.right: (int(now),)}, 0, a)]
+                new += [
+                    ({**by_name, edge.right: (int(was),)}, b, 0),
+                    ({**by_name, edge.right: (int(now),)}, 0, a),
+                ]
                 continue
             new += [({**by_name, edge.right: row}, b * rb, a * ra) for row, rb, ra in met]
             if edge.kind in ("left", "full"):
@@ -251,7 +314,10 @@ class Model:
         for name in self.before:
             values = set(self.before[name]) | set(self.after[name])
             passing = [(row, *counts(self.bounds, name, row)) for row in values]
-            rows[name] = [(row, was * self.before[name][row], now * self.after[name][row]) for row, was, now in passing]
+            rows[name] = [
+                (row, was * self.before[name][row], now * self.after[name][row])
+                for row, was, now in passing
+            ]
         return rows
 
 
@@ -262,14 +328,20 @@ def no_spark() -> Engine:
 
 def _rows(table: Rows) -> list[tuple[Row, int, int]]:
     assert isinstance(table, pa.Table)
-    return [(tuple(row[leaf] for leaf in LEAVES), row["__before"], row["__after"]) for row in table.to_pylist()]
+    return [
+        (tuple(row[leaf] for leaf in LEAVES), row["__before"], row["__after"])
+        for row in table.to_pylist()
+    ]
 
 
 def _joins(edge: Edge, left: Row | None, right: Row) -> bool:
     if left is None:
         return not edge.pairs
     pairs = [(_value(left, a), _value(right, b)) for a, b in edge.pairs]
-    return all(one == other and (one is not None or place in edge.nulls) for place, (one, other) in enumerate(pairs))
+    return all(
+        one == other and (one is not None or place in edge.nulls)
+        for place, (one, other) in enumerate(pairs)
+    )
 
 
 def _value(row: Row, leaf: str) -> int | None:
@@ -282,7 +354,9 @@ def _values(row: Row, leaves: tuple[str, ...]) -> Row:
 
 @st.composite
 def join_trees(draw: st.DrawFn) -> Branch:
-    """Joins of all kinds, one after the other; an edge without columns has an input that is never null-extended."""
+    """Joins of all kinds, one after the other; an edge without columns has an input that is never
+    null-extended.
+    """
     number = draw(st.integers(1, 4))
     edges, visible, cover, certain = list[Edge](), ["i0"], ["i0"], ["i0"]
     for place in range(1, number):
@@ -290,8 +364,13 @@ def join_trees(draw: st.DrawFn) -> Branch:
         pairs = draw(st.lists(pair, max_size=2, unique=True))
         kind: JoinKind = draw(st.sampled_from(get_args(JoinKind)))
         left = draw(st.sampled_from(visible)) if pairs else cover[-1]
-        # By an equality of NULLs only where there is a row for sure: what was padded has no key to look up.
-        nulls = draw(st.sets(st.sampled_from(range(len(pairs))))) if pairs and left in certain else set[int]()
+        # By an equality of NULLs only where there is a row for sure: what was padded has no key to
+        # look up.
+        nulls = (
+            draw(st.sets(st.sampled_from(range(len(pairs)))))
+            if pairs and left in certain
+            else set[int]()
+        )
         needed = kind == "mark" and draw(st.booleans())
         edges.append(Edge(left, f"i{place}", tuple(pairs), kind, tuple(sorted(nulls)), needed))
         certain = [] if kind == "full" else [*certain, f"i{place}"] if kind == "inner" else certain
@@ -300,7 +379,9 @@ def join_trees(draw: st.DrawFn) -> Branch:
     return make_branch(edges, number)
 
 
-rows_strategy = st.lists(st.tuples(*[st.sampled_from([None, 0, 1, 2])] * 2), max_size=4).map(Counter)
+rows_strategy = st.lists(st.tuples(*[st.sampled_from([None, 0, 1, 2])] * 2), max_size=4).map(
+    Counter
+)
 
 
 @st.composite
@@ -309,13 +390,17 @@ def models(draw: st.DrawFn) -> Model:
     names = [one.name for one in branch.inputs]
     before = {name: draw(rows_strategy) for name in names}
     changed = draw(st.sets(st.sampled_from(names)))
-    after = {name: draw(rows_strategy) if name in changed else Counter(before[name]) for name in names}
+    after = {
+        name: draw(rows_strategy) if name in changed else Counter(before[name]) for name in names
+    }
     return Model(branch, before, after)
 
 
 @settings(max_examples=500, deadline=None)
 @given(models())
-def test_changed_rows_and_those_that_they_can_join_are_enough_for_joins_of_all_kinds(model: Model) -> None:
+def test_changed_rows_and_those_that_they_can_join_are_enough_for_joins_of_all_kinds(
+    model: Model,
+) -> None:
     assert model.joined(model.demanded()) == model.joined(model.everything())
 
 
@@ -325,12 +410,17 @@ def models_with_filters(draw: st.DrawFn) -> Model:
     model = draw(models())
     names = [one.name for one in model.branch.inputs]
     bound = st.sampled_from([None, 0, 1, 2, 3])
-    return replace(model, bounds={name: (draw(bound), draw(bound)) for name in draw(st.sets(st.sampled_from(names)))})
+    return replace(
+        model,
+        bounds={name: (draw(bound), draw(bound)) for name in draw(st.sets(st.sampled_from(names)))},
+    )
 
 
 @settings(max_examples=700, deadline=None)
 @given(models_with_filters())
-def test_with_temporal_filters_the_crossing_rows_and_those_that_they_can_join_are_enough(model: Model) -> None:
+def test_with_temporal_filters_the_crossing_rows_and_those_that_they_can_join_are_enough(
+    model: Model,
+) -> None:
     assert model.joined(model.demanded()) == model.joined(model.everything())
 
 
@@ -338,24 +428,39 @@ def test_without_the_crossing_rows_the_result_would_be_wrong() -> None:
     rows = Counter[Row]([(1, 1), (2, 2)])
     model = Model(make_branch([], 1), {"i0": rows}, {"i0": rows}, {"i0": (1, 2)})
     assert model.joined(model.demanded()) == model.joined(model.everything())
-    assert model.joined(replace(model, reads_crossing=False).demanded()) != model.joined(model.everything())
+    assert model.joined(replace(model, reads_crossing=False).demanded()) != model.joined(
+        model.everything()
+    )
 
 
 @pytest.mark.parametrize("kind", ["left", "full", "mark"])
-def test_rows_that_may_be_null_extended_are_not_dropped(kind: JoinKind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_may_be_null_extended_are_not_dropped(
+    kind: JoinKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
     edge = Edge("i0", "i1", (("c0", "c0"),), kind)
     came = Counter[Row]([(1, 1)])
-    model = Model(make_branch([edge], 2), {"i0": Counter(), "i1": Counter()}, {"i0": came, "i1": Counter()})
+    model = Model(
+        make_branch([edge], 2), {"i0": Counter(), "i1": Counter()}, {"i0": came, "i1": Counter()}
+    )
     assert model.joined(model.demanded()) == model.joined(model.everything())
     monkeypatch.setattr(Edge, "reduces", lambda edge, sender: True)
     assert model.joined(model.demanded()) != model.joined(model.everything())
 
 
 def test_rows_without_a_match_send_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The new rows of i0 join no row of i1, which has a filter and is read first. So nothing is looked up in i2."""
+    """The new rows of i0 join no row of i1, which has a filter and is read first.
+
+    So nothing is looked up in i2.
+    """
     branch = make_branch([Edge("i0", "i2", (("c1", "c1"),)), Edge("i0", "i1", (("c0", "c0"),))], 3)
-    inputs = tuple(replace(one, filters=(Expr("true"),)) if one.name == "i1" else one for one in branch.inputs)
-    after = {"i0": Counter[Row]([(1, 1), (2, 1)]), "i1": Counter[Row]([(3, 3)]), "i2": Counter[Row]([(1, 1)])}
+    inputs = tuple(
+        replace(one, filters=(Expr("true"),)) if one.name == "i1" else one for one in branch.inputs
+    )
+    after = {
+        "i0": Counter[Row]([(1, 1), (2, 1)]),
+        "i1": Counter[Row]([(3, 3)]),
+        "i2": Counter[Row]([(1, 1)]),
+    }
     model = Model(replace(branch, inputs=inputs), {**after, "i0": Counter()}, after)
     assert model.demanded() == {"i0": [], "i1": [], "i2": []}
     monkeypatch.setattr(semijoin, "FEW", 1_000)
@@ -364,7 +469,12 @@ def test_rows_without_a_match_send_no_keys(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_groups_are_found_through_the_input_that_has_most_of_their_keys() -> None:
     branch = make_branch([Edge("i0", "i1", (("c0", "c0"),))], 2)
-    sources = (("k0", None), ("k1", Ref("i0", "c0")), ("k2", Ref("i1", "c0")), ("k3", Ref("i1", "c1")))
+    sources = (
+        ("k0", None),
+        ("k1", Ref("i0", "c0")),
+        ("k2", Ref("i1", "c0")),
+        ("k3", Ref("i1", "c1")),
+    )
     keyed = Branch(branch.inputs, branch.edges, branch.body, sources)
     assert group_seed(keyed, ["k0", "k1", "k2", "k3"]) == ("i1", (("k2", "c0"), ("k3", "c1")))
     assert group_seed(keyed, ["k0", "k1"]) == ("i0", (("k1", "c0"),))

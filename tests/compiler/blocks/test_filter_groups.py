@@ -6,7 +6,16 @@ import pytest
 from tests.law.conftest import Law, law
 
 from millstream.algebra.expr import Expr
-from millstream.algebra.relation import Aggregate, Call, Filter, Measure, Named, Project, Relation, Scan
+from millstream.algebra.relation import (
+    Aggregate,
+    Call,
+    Filter,
+    Measure,
+    Named,
+    Project,
+    Relation,
+    Scan,
+)
 from millstream.compiler.blocks.filter_groups import filter_groups_first
 from millstream.testing.planning_server import table
 
@@ -18,7 +27,12 @@ SUBQUERY = Expr.parse('(SELECT "t"."n" FROM generate_series(CAST(1 AS BIGINT), "
 
 def filtered(argument: Expr, condition: str) -> tuple[Relation, Aggregate]:
     """Return a filter over a projection over an aggregate by id, and the aggregate."""
-    groups = Aggregate(T, (Named("k", Expr.ref("t", "id")),), (Measure("s", Call("sum", argument, None, None)),), "g")
+    groups = Aggregate(
+        T,
+        (Named("k", Expr.ref("t", "id")),),
+        (Measure("s", Call("sum", argument, None, None)),),
+        "g",
+    )
     shown = Project(groups, (Named("a", Expr.ref("g", "k")), Named("b", Expr.ref("g", "s"))), "q")
     return Filter(shown, Expr.parse(condition)), groups
 
@@ -38,7 +52,10 @@ def test_a_condition_on_a_key_filters_the_rows_of_a_group_with_a_subquery() -> N
 
 
 def test_conditions_on_measures_and_other_aggregates_stay_where_they_are() -> None:
-    for relation, _ in (filtered(SUBQUERY, '"q"."b" > 1'), filtered(Expr.ref("t", "n"), '"q"."a" < 50')):
+    for relation, _ in (
+        filtered(SUBQUERY, '"q"."b" > 1'),
+        filtered(Expr.ref("t", "n"), '"q"."a" < 50'),
+    ):
         assert filter_groups_first(relation) == relation
 
 
@@ -46,7 +63,9 @@ def test_a_condition_stays_behind_the_one_further_in_that_guards_it() -> None:
     """The outer one was evaluated first: an error that PostgreSQL does not raise."""
     relation, _ = filtered(SUBQUERY, '10 / "q"."a" > 1')
     (project,) = relation.inputs
-    found = filter_groups_first(Filter(Filter(project, Expr.parse('"q"."a" <> 0')), Expr.parse('10 / "q"."a" > 1')))
+    found = filter_groups_first(
+        Filter(Filter(project, Expr.parse('"q"."a" <> 0')), Expr.parse('10 / "q"."a" > 1'))
+    )
     (inner,) = found.inputs
     assert below(inner) == Filter(T, Expr.parse('("t"."id" <> 0) AND (10 / "t"."id" > 1)'))
 
@@ -73,4 +92,7 @@ QUERIES = {
 @pytest.mark.spark
 def test_a_subquery_of_several_rows_raises_only_for_groups_that_are_asked_for(law: Law) -> None:
     law.change(SETUP)
-    law.holds_for(QUERIES, ["UPDATE t SET g = 7, id = id + 12 WHERE id < 5; INSERT INTO v VALUES (13, 5), (99, 1)"])
+    law.holds_for(
+        QUERIES,
+        ["UPDATE t SET g = 7, id = id + 12 WHERE id < 5; INSERT INTO v VALUES (13, 5), (99, 1)"],
+    )

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import Expand, Expansion, Filter, Join, Named, Project, Relation, Scan, UnionAll
+from millstream.algebra.relation import (
+    Expand,
+    Expansion,
+    Filter,
+    Join,
+    Named,
+    Project,
+    Relation,
+    Scan,
+    UnionAll,
+)
 from millstream.compiler.blocks.flatten import flatten
 from millstream.compiler.blocks.region import OuterJoin
 from millstream.errors import Unsupported
@@ -25,12 +35,18 @@ def union_of(*parts: Relation) -> UnionAll:
 
 def test_a_filter_over_a_projection_is_written_over_the_table() -> None:
     (flat,) = flatten(Filter(doubled(T, "p"), Expr.parse('"p"."x" > 1 AND "p"."x" < 9')))
-    assert [str(condition) for condition in flat.region.conditions] == ['("t"."a" * 2) > 1', '("t"."a" * 2) < 9']
+    assert [str(condition) for condition in flat.region.conditions] == [
+        '("t"."a" * 2) > 1',
+        '("t"."a" * 2) < 9',
+    ]
 
 
 def test_a_join_is_distributed_over_the_parts_of_a_union() -> None:
     flats = flatten(Join(Scan(T.table, "o"), union_of(doubled(T, "p"), doubled(U, "r"))))
-    assert [[item.alias for item in flat.region.scans()] for flat in flats] == [["o", "t"], ["o", "u"]]
+    assert [[item.alias for item in flat.region.scans()] for flat in flats] == [
+        ["o", "t"],
+        ["o", "u"],
+    ]
 
 
 def test_the_columns_of_a_union_are_cast_to_its_types() -> None:

@@ -13,8 +13,12 @@ from millstream.compiler.blocks.group_block import peel
 Build = Callable[[str], Relation]
 
 
-def test_filters_and_projections_above_the_topmost_aggregate_become_outputs_and_having(build: Build) -> None:
-    peeled = peel(build("SELECT t.a + 1 AS k, sum(t.b) AS s FROM public.t GROUP BY t.a HAVING sum(t.b) > 3"))
+def test_filters_and_projections_above_the_topmost_aggregate_become_outputs_and_having(
+    build: Build,
+) -> None:
+    peeled = peel(
+        build("SELECT t.a + 1 AS k, sum(t.b) AS s FROM public.t GROUP BY t.a HAVING sum(t.b) > 3")
+    )
     assert peeled.aggregate is not None
     assert [output.name for output in peeled.outputs] == ["k", "s"]
     assert [condition.sql for condition in peeled.conditions] == ['"g"."m0" > 3']
@@ -22,7 +26,9 @@ def test_filters_and_projections_above_the_topmost_aggregate_become_outputs_and_
 
 
 def test_measures_of_one_argument_share_its_columns() -> None:
-    [block] = planned("SELECT t.a, sum(t.b) AS s, avg(t.b) AS m FROM public.t GROUP BY t.a", "a s m")
+    [block] = planned(
+        "SELECT t.a, sum(t.b) AS s, avg(t.b) AS m FROM public.t GROUP BY t.a", "a s m"
+    )
     assert [column.name for column in block.columns] == ["k0", "a0"]
 
 

@@ -54,7 +54,10 @@ def test_a_condition_of_a_full_join_stays_where_it_is() -> None:
 
 def test_without_single_rows_nothing_changes() -> None:
     other = Scan(ORDERS.table, "p")
-    assert pushed(Filter(Join(ORDERS, other), Expr.parse('"o"."amount" > "p"."amount"'))) == (["o", "p"], {})
+    assert pushed(Filter(Join(ORDERS, other), Expr.parse('"o"."amount" > "p"."amount"'))) == (
+        ["o", "p"],
+        {},
+    )
 
 
 def test_integers_of_any_size_can_be_joined_and_floats_with_integers_cannot() -> None:

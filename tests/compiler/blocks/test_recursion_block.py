@@ -26,7 +26,10 @@ def test_union_stores_rows_and_union_all_the_number_of_steps_too() -> None:
     assert [output.column.name for output in recursion(STEP).outputs] == ["c0"]
     levels = recursion(STEP, "UNION ALL")
     assert [output.column.name for output in levels.outputs] == ["c0", LEVEL]
-    assert [term.block.outputs[-1].expr for term in levels.terms] == ["(0)::integer", '(d."x1" + 1)::integer']
+    assert [term.block.outputs[-1].expr for term in levels.terms] == [
+        "(0)::integer",
+        '(d."x1" + 1)::integer',
+    ]
 
 
 def test_the_step_names_the_input_that_is_the_recursion_itself() -> None:
@@ -44,8 +47,14 @@ def test_the_step_of_a_union_carries_the_row_that_it_derives_from() -> None:
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        ("SELECT max(u.b) FROM public.u JOIN r ON r.n = u.a GROUP BY u.a", "of the recursive table"),
-        ("SELECT u.b FROM public.u LEFT JOIN r ON r.n = u.a", "reads the recursive table more than once"),
+        (
+            "SELECT max(u.b) FROM public.u JOIN r ON r.n = u.a GROUP BY u.a",
+            "of the recursive table",
+        ),
+        (
+            "SELECT u.b FROM public.u LEFT JOIN r ON r.n = u.a",
+            "reads the recursive table more than once",
+        ),
     ],
 )
 def test_what_depends_on_the_steps_that_are_taken_is_refused(step: str, says: str) -> None:

@@ -13,7 +13,9 @@ INT4 = PgType(23, "integer", "int4")
 
 
 def scan(alias: str) -> Scan:
-    return Scan(SourceTable((Column("id", INT4),), oid=1, schema="public", name=alias, key=("id",)), alias)
+    return Scan(
+        SourceTable((Column("id", INT4),), oid=1, schema="public", name=alias, key=("id",)), alias
+    )
 
 
 def with_constant(input: Relation, alias: str) -> Project:

@@ -18,7 +18,9 @@ INT4 = pg_type("int4")
 
 def key_of(relation: Relation, *outputs: tuple[str, str]) -> Key:
     (flat,) = flatten(relation)
-    return region_key(flat.region, {f"{alias}_{column}": Expr.ref(alias, column) for alias, column in outputs})
+    return region_key(
+        flat.region, {f"{alias}_{column}": Expr.ref(alias, column) for alias, column in outputs}
+    )
 
 
 def joined(kind: JoinKind = "inner", condition: str = '"c"."id" = "o"."customer"') -> Join:
@@ -30,7 +32,9 @@ def test_a_table_whose_row_is_determined_adds_nothing_to_the_key() -> None:
 
 
 def test_tables_that_do_not_determine_each_other_have_a_key_of_both() -> None:
-    assert key_of(joined(condition='"c"."region" = "o"."customer"'), ("o", "id"), ("c", "id")).columns == (
+    assert key_of(
+        joined(condition='"c"."region" = "o"."customer"'), ("o", "id"), ("c", "id")
+    ).columns == (
         "o_id",
         "c_id",
     )
@@ -42,7 +46,9 @@ def test_a_key_that_is_no_output_is_replaced_by_a_row_id() -> None:
 
 def test_a_column_equal_to_the_key_stands_in_for_it() -> None:
     assert key_of(Join(CUSTOMERS, VISITS, Expr("true"), "inner"), ("c", "id")) == Key("row_id")
-    both = Join(ORDERS, CUSTOMERS, Expr.parse('"c"."id" = "o"."customer" AND "o"."id" = "c"."region"'))
+    both = Join(
+        ORDERS, CUSTOMERS, Expr.parse('"c"."id" = "o"."customer" AND "o"."id" = "c"."region"')
+    )
     assert key_of(both, ("c", "region")).columns == ("c_region",)
 
 

@@ -30,7 +30,9 @@ def kinds(text: str, columns: str, **types: str) -> list[str]:
         ),
     ],
 )  # fmt: skip
-def test_a_stateful_operator_below_another_is_a_block_of_its_own(text: str, columns: str, expected: list[str]) -> None:
+def test_a_stateful_operator_below_another_is_a_block_of_its_own(
+    text: str, columns: str, expected: list[str]
+) -> None:
     assert kinds(text, columns) == expected
 
 

@@ -1,4 +1,6 @@
-"""Blocks without a head: columns that Spark carries, and final expressions that PostgreSQL evaluates."""
+"""Blocks without a head: columns that Spark carries, and final expressions that PostgreSQL
+evaluates.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,14 @@ from millstream.testing.planning_server import pg_type
 
 
 def test_a_column_that_occurs_twice_is_carried_once() -> None:
-    [block] = planned("SELECT t.id, t.id AS again, t.id + t.id AS twice FROM public.t", "id again twice")
+    [block] = planned(
+        "SELECT t.id, t.id AS again, t.id + t.id AS twice FROM public.t", "id again twice"
+    )
     assert [column.name for column in block.columns] == ["x0", "x1"]
-    assert [output.expr for output in block.outputs][:2] == ['(d."x0")::integer', '(d."x0")::integer']
+    assert [output.expr for output in block.outputs][:2] == [
+        '(d."x0")::integer',
+        '(d."x0")::integer',
+    ]
 
 
 def test_the_parts_of_a_union_are_branches_with_the_same_columns() -> None:

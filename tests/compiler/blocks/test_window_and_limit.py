@@ -17,7 +17,9 @@ def limit(text: str, columns: str) -> LimitBlock:
     return block
 
 
-def test_a_window_reads_all_rows_of_a_partition_and_each_call_is_as_it_stands_in_the_query() -> None:
+def test_a_window_reads_all_rows_of_a_partition_and_each_call_is_as_it_stands_in_the_query() -> (
+    None
+):
     text = "SELECT t.id, row_number() OVER (PARTITION BY t.a ORDER BY t.b) AS n FROM public.t"
     block, _ = planned(text, "id n", {ROW_NUMBER: "int8"})
     assert isinstance(block, WindowBlock)

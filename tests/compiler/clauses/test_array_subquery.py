@@ -31,7 +31,9 @@ QUERIES = {
 
 @pytest.mark.spark
 def test_arrays_of_subqueries_are_maintained(law: Law) -> None:
-    """They were refused for a reason that misled (parentheses around a join), or raised an internal error."""
+    """They were refused for a reason that misled (parentheses around a join), or raised an internal
+    error.
+    """
     law.change("""
         CREATE TABLE k (id int PRIMARY KEY);
         CREATE TABLE t (id int PRIMARY KEY, g int, v int);

@@ -25,7 +25,8 @@ def test_the_clauses_are_evaluated_in_the_order_of_sql(build: Build) -> None:
     relation = build(
         "SELECT DISTINCT u.a FROM u WHERE (u.b > 0) GROUP BY u.a HAVING (count(*) > 1) ORDER BY u.a LIMIT 3"
     )
-    # From the top: LIMIT, DISTINCT (an aggregate by all columns), the select list, HAVING, GROUP BY, WHERE, FROM.
+    # From the top: LIMIT, DISTINCT (an aggregate by all columns), the select list, HAVING, GROUP
+    # BY, WHERE, FROM.
     assert operators(relation) == [
         "Project", "Limit", "Project", "Aggregate", "Project", "Filter", "Aggregate", "Filter", "Scan",
     ]  # fmt: skip
@@ -68,7 +69,9 @@ def test_where_filters_before_a_lateral_but_not_below_a_full_join(build: Build) 
 def test_grouping_sets_are_a_union_of_one_aggregate_each(build: Build) -> None:
     relation = build("SELECT u.a, count(*) AS n FROM u GROUP BY ROLLUP(u.a)")
     assert isinstance(relation, UnionAll)
-    groups = [node for part in relation.parts for node in part.walk() if isinstance(node, Aggregate)]
+    groups = [
+        node for part in relation.parts for node in part.walk() if isinstance(node, Aggregate)
+    ]
     assert [len(node.keys) for node in groups] == [1, 0]
 
 
@@ -78,9 +81,13 @@ def test_a_set_operation_is_named_after_its_first_part(build: Build) -> None:
 
 
 def test_outer_columns_that_equalities_bind_need_no_bindings(build: Build) -> None:
-    by_equality = build("SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a = t.a) LIMIT 2) q")
+    by_equality = build(
+        "SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a = t.a) LIMIT 2) q"
+    )
     assert [scan.table.title for scan in scans(by_equality)] == ["public.t", "public.u"]
-    by_order = build("SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a > t.a) LIMIT 2) q")
+    by_order = build(
+        "SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a > t.a) LIMIT 2) q"
+    )
     assert [scan.table.title for scan in scans(by_order)] == ["public.t", "public.u", "public.t"]
 
 

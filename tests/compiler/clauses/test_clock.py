@@ -1,4 +1,6 @@
-"""Queries that ask for the time: exact at every refresh, with and without changes, and idle where no row turns."""
+"""Queries that ask for the time: exact at every refresh, with and without changes, and idle where
+no row turns.
+"""
 
 from __future__ import annotations
 
@@ -100,10 +102,17 @@ def fill(conn: Connection, rnd: random.Random, first: int, number: int) -> None:
     for id in range(first, first + number):
         offset = rnd.choice([f"{rnd.uniform(-3, 4):.2f} seconds"] * 5 + ["-40 days", "1 day"])
         at = rnd.choice([f"clock_timestamp() + interval '{offset}'"] * 6 + ["NULL", never])
-        amount, keep = rnd.choice(["NULL", "1.5", "3", "8"]), rnd.choice(["NULL", "'1 second'", "'-1 second'"])
-        conn.execute(f"INSERT INTO visits VALUES ({id}, {rnd.randrange(4)}, {at}, {amount}, {keep})".encode())
+        amount, keep = (
+            rnd.choice(["NULL", "1.5", "3", "8"]),
+            rnd.choice(["NULL", "'1 second'", "'-1 second'"]),
+        )
+        conn.execute(
+            f"INSERT INTO visits VALUES ({id}, {rnd.randrange(4)}, {at}, {amount}, {keep})".encode()
+        )
         day = rnd.choice(["NULL", "current_date", "current_date - 1", "current_date + 2"])
-        conn.execute(f"INSERT INTO shops VALUES ({id}, {at}, {day}, 's') ON CONFLICT DO NOTHING".encode())
+        conn.execute(
+            f"INSERT INTO shops VALUES ({id}, {at}, {day}, 's') ON CONFLICT DO NOTHING".encode()
+        )
 
 
 def test_each_is_exact_at_every_time(ms: Millstream, conn: Connection) -> None:
@@ -114,7 +123,9 @@ def test_each_is_exact_at_every_time(ms: Millstream, conn: Connection) -> None:
     for number in range(5):
         if number in (1, 3):
             fill(conn, rnd, 100 * number, 6)
-            conn.execute("UPDATE visits SET at = at + interval '1 second', shop = 2 WHERE id % 5 = 1")
+            conn.execute(
+                "UPDATE visits SET at = at + interval '1 second', shop = 2 WHERE id % 5 = 1"
+            )
             conn.execute(f"DELETE FROM visits WHERE id % 7 = {number}".encode())
         time.sleep(0.3)
         actions = {report.action for report in ms.refresh_all()}
@@ -122,7 +133,9 @@ def test_each_is_exact_at_every_time(ms: Millstream, conn: Connection) -> None:
 
 
 def test_a_row_expires_without_a_change(ms: Millstream, conn: Connection) -> None:
-    conn.execute("INSERT INTO visits VALUES (1, 1, clock_timestamp() + interval '3 seconds'), (2, 1, 'infinity')")
+    conn.execute(
+        "INSERT INTO visits VALUES (1, 1, clock_timestamp() + interval '3 seconds'), (2, 1, 'infinity')"
+    )
     ms.create_stream_table("coming_soon", "SELECT id, at FROM visits WHERE at > now()")
     assert [row[0] for row in conn.execute("SELECT id FROM coming_soon ORDER BY id")] == [1, 2]
     time.sleep(3.2)
@@ -135,16 +148,24 @@ def test_a_row_expires_without_a_change(ms: Millstream, conn: Connection) -> Non
 
 
 def test_a_day_that_is_still_today_changes_nothing(ms: Millstream, conn: Connection) -> None:
-    conn.execute("INSERT INTO shops SELECT n, NULL, current_date, 'x' FROM generate_series(1, 9) AS n")
-    ms.create_stream_table("today", "SELECT id, current_date AS d FROM shops WHERE day <= current_date")
+    conn.execute(
+        "INSERT INTO shops SELECT n, NULL, current_date, 'x' FROM generate_series(1, 9) AS n"
+    )
+    ms.create_stream_table(
+        "today", "SELECT id, current_date AS d FROM shops WHERE day <= current_date"
+    )
     report = ms.refresh("today")
     if report.data_timestamp.hour or report.data_timestamp.minute > 1:  # no day has begun meanwhile
         assert (report.action, report.spark_jobs) == ("NO_DATA", 0)
 
 
-def test_another_process_goes_on_where_the_last_one_was(ms: Millstream, conn: Connection, database: str) -> None:
+def test_another_process_goes_on_where_the_last_one_was(
+    ms: Millstream, conn: Connection, database: str
+) -> None:
     conn.execute("INSERT INTO visits VALUES (1, 1, clock_timestamp() + interval '2 seconds')")
-    ms.create_stream_table("coming_soon", "SELECT shop, count(*) AS n FROM visits WHERE at > now() GROUP BY shop")
+    ms.create_stream_table(
+        "coming_soon", "SELECT shop, count(*) AS n FROM visits WHERE at > now() GROUP BY shop"
+    )
     ms.close()
     time.sleep(2.2)
     with millstream.connect(database) as again:
@@ -155,9 +176,14 @@ def test_another_process_goes_on_where_the_last_one_was(ms: Millstream, conn: Co
 
 def test_in_mode_full_every_refresh_computes_all_of_it(ms: Millstream, conn: Connection) -> None:
     conn.execute("INSERT INTO visits VALUES (1, 1, clock_timestamp() + interval '2 seconds')")
-    ms.create_stream_table("coming_soon", "SELECT id FROM visits WHERE at > now()", refresh_mode="FULL")
+    ms.create_stream_table(
+        "coming_soon", "SELECT id FROM visits WHERE at > now()", refresh_mode="FULL"
+    )
     time.sleep(2.2)
-    assert [(one.action, one.rows_deleted) for one in (ms.refresh("coming_soon"), ms.refresh("coming_soon"))] == [
+    assert [
+        (one.action, one.rows_deleted)
+        for one in (ms.refresh("coming_soon"), ms.refresh("coming_soon"))
+    ] == [
         ("FULL", 1),
         ("FULL", 0),
     ]
@@ -166,7 +192,9 @@ def test_in_mode_full_every_refresh_computes_all_of_it(ms: Millstream, conn: Con
 
 
 def test_what_expires_is_told_on_to_stream_tables_above(ms: Millstream, conn: Connection) -> None:
-    conn.execute("INSERT INTO visits VALUES (1, 1, clock_timestamp() + interval '3 seconds'), (2, 1, 'infinity')")
+    conn.execute(
+        "INSERT INTO visits VALUES (1, 1, clock_timestamp() + interval '3 seconds'), (2, 1, 'infinity')"
+    )
     ms.create_stream_table("coming_soon", "SELECT id, shop FROM visits WHERE at > now()")
     ms.create_stream_table("expected", "SELECT shop, count(*) AS n FROM coming_soon GROUP BY shop")
     time.sleep(3.2)
@@ -184,11 +212,15 @@ def test_a_stream_table_without_a_clock_stays_idle(ms: Millstream, conn: Connect
     assert (report.action, report.phases) == ("NO_DATA", {})
 
 
-def test_days_are_those_of_utc_wherever_the_session_is(conn: Connection, database: str, spark: SparkSession) -> None:
+def test_days_are_those_of_utc_wherever_the_session_is(
+    conn: Connection, database: str, spark: SparkSession
+) -> None:
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(f"ALTER DATABASE {admin.info.dbname} SET TimeZone = 'Pacific/Kiritimati'")
     conn.execute("INSERT INTO shops VALUES (1, NULL, NULL, 'x')")
     with millstream.connect(database, spark=spark) as ms:
-        ms.create_stream_table("days", "SELECT id, current_date AS d, date_trunc('hour', now()) AS h FROM shops")
+        ms.create_stream_table(
+            "days", "SELECT id, current_date AS d, date_trunc('hour', now()) AS h FROM shops"
+        )
     (row,) = conn.execute("SELECT d = (h AT TIME ZONE 'UTC')::date FROM days").fetchall()
     assert row == (True,)

@@ -27,7 +27,10 @@ def test_a_query_without_the_time_reads_no_clock(build: Build) -> None:
 
 
 def test_two_calls_in_one_select_read_one_clock(build: Build) -> None:
-    assert clocks_below(build("SELECT now() AS t FROM u WHERE (now() > '2020-01-01'::timestamptz)")) == 1
+    assert (
+        clocks_below(build("SELECT now() AS t FROM u WHERE (now() > '2020-01-01'::timestamptz)"))
+        == 1
+    )
 
 
 def test_an_aggregate_over_the_time_reads_it_per_row(build: Build) -> None:
@@ -42,7 +45,9 @@ def test_the_time_beside_an_aggregate_is_read_per_group(build: Build) -> None:
 
 
 def test_a_subquery_has_a_clock_of_its_own(build: Build) -> None:
-    relation = build("SELECT now() AS t FROM ( SELECT u.a FROM u WHERE (now() > '2020-01-01'::timestamptz)) q")
+    relation = build(
+        "SELECT now() AS t FROM ( SELECT u.a FROM u WHERE (now() > '2020-01-01'::timestamptz)) q"
+    )
     assert clocks_below(relation) == 2
 
 

@@ -13,8 +13,12 @@ __all__ = ["law"]  # a fixture
 
 
 @pytest.mark.spark
-def test_right_and_full_join_keep_the_row_of_a_lateral_item_without_a_row_before_it(law: Law) -> None:
-    """A LATERAL item of one row was taken for more columns of the rows before it: without those it was lost."""
+def test_right_and_full_join_keep_the_row_of_a_lateral_item_without_a_row_before_it(
+    law: Law,
+) -> None:
+    """A LATERAL item of one row was taken for more columns of the rows before it: without those it
+    was lost.
+    """
     law.change("CREATE TABLE e (id int PRIMARY KEY)")
     queries = {
         "right": "SELECT e.id, a.one FROM e RIGHT JOIN LATERAL (SELECT 1 AS one) AS a ON true",
@@ -27,7 +31,9 @@ def test_right_and_full_join_keep_the_row_of_a_lateral_item_without_a_row_before
 @pytest.mark.spark
 def test_values_may_stand_first_in_a_join(law: Law) -> None:
     """VALUES as the first item of a join was looked for among the tables: KeyError."""
-    law.change("CREATE TABLE o (id int PRIMARY KEY, q int); INSERT INTO o VALUES (1, 1), (2, 2), (3, 1)")
+    law.change(
+        "CREATE TABLE o (id int PRIMARY KEY, q int); INSERT INTO o VALUES (1, 1), (2, 2), (3, 1)"
+    )
     values = "(VALUES (1, 'N'), (2, 'M'), (5, 'K')) AS v (s, l)"
     queries = {
         "inner": f"SELECT v.l, o.id FROM {values} JOIN o ON o.q = v.s",
@@ -39,7 +45,10 @@ def test_values_may_stand_first_in_a_join(law: Law) -> None:
         "two of them": f"SELECT v.l, w.l AS m, o.id FROM {values} JOIN (VALUES (1, 'X')) AS w (s, l) ON w.s = v.s "
         "JOIN o ON o.q = w.s",
     }
-    law.holds_for(queries, ["INSERT INTO o VALUES (7, 5), (8, NULL); DELETE FROM o WHERE id = 1", "DELETE FROM o"])
+    law.holds_for(
+        queries,
+        ["INSERT INTO o VALUES (7, 5), (8, NULL); DELETE FROM o WHERE id = 1", "DELETE FROM o"],
+    )
 
 
 @pytest.mark.spark
@@ -60,11 +69,19 @@ def test_columns_are_known_by_the_names_that_the_query_gives_them(
     ms: Millstream, writer: psycopg.Connection, query: str
 ) -> None:
     """Column lists of WITH, of joins and of derived tables were ignored."""
-    writer.execute("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE c (id int PRIMARY KEY, v int)")
-    writer.execute("CREATE TABLE b (id int PRIMARY KEY, v int, w int); INSERT INTO b VALUES (1, 20, 2), (2, 30, 1)")
-    writer.execute("INSERT INTO a VALUES (1, 5), (2, 6), (3, 7); INSERT INTO c VALUES (1, 50), (2, 60)")
+    writer.execute(
+        "CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE c (id int PRIMARY KEY, v int)"
+    )
+    writer.execute(
+        "CREATE TABLE b (id int PRIMARY KEY, v int, w int); INSERT INTO b VALUES (1, 20, 2), (2, 30, 1)"
+    )
+    writer.execute(
+        "INSERT INTO a VALUES (1, 5), (2, 6), (3, 7); INSERT INTO c VALUES (1, 50), (2, 60)"
+    )
     ms.create_stream_table("st", query)
     oracle.check(ms.app.conn, query, "st")
-    writer.execute("UPDATE a SET v = v + 1 WHERE id = 1; UPDATE b SET w = 3 WHERE id = 2; INSERT INTO c VALUES (3, 70)")
+    writer.execute(
+        "UPDATE a SET v = v + 1 WHERE id = 1; UPDATE b SET w = 3 WHERE id = 2; INSERT INTO c VALUES (3, 70)"
+    )
     assert ms.refresh("st").action == "DIFFERENTIAL"
     oracle.check(ms.app.conn, query, "st")

@@ -18,12 +18,18 @@ def select(text: str) -> exp.Select:
 
 def test_an_order_counts_only_where_it_decides_which_rows_there_are() -> None:
     assert order_terms(select("SELECT a FROM t ORDER BY b")) == []
-    assert [term.sql() for term in order_terms(select("SELECT a FROM t ORDER BY b, c LIMIT 1"))] == ["b", "c"]
-    assert [term.sql() for term in order_terms(select("SELECT DISTINCT ON (a) a FROM t ORDER BY a, b"))] == ["a", "b"]
+    assert [
+        term.sql() for term in order_terms(select("SELECT a FROM t ORDER BY b, c LIMIT 1"))
+    ] == ["b", "c"]
+    assert [
+        term.sql() for term in order_terms(select("SELECT DISTINCT ON (a) a FROM t ORDER BY a, b"))
+    ] == ["a", "b"]
 
 
 def test_distinct_on_is_not_distinct() -> None:
-    assert [key.sql() for key in distinct_on_expressions(select("SELECT DISTINCT ON (a, b) c FROM t"))] == ["a", "b"]
+    assert [
+        key.sql() for key in distinct_on_expressions(select("SELECT DISTINCT ON (a, b) c FROM t"))
+    ] == ["a", "b"]
     assert distinct_on_expressions(select("SELECT DISTINCT c FROM t")) == []
 
 

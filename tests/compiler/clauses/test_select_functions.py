@@ -35,7 +35,9 @@ def test_a_call_becomes_a_column_and_columns_are_read_above_it() -> None:
 
 
 def test_several_calls_advance_together_and_equal_ones_are_called_once() -> None:
-    relation, exprs = expanded("generate_series(1, 3)", "generate_series(1, 5)", "generate_series(1, 3)")
+    relation, exprs = expanded(
+        "generate_series(1, 3)", "generate_series(1, 5)", "generate_series(1, 3)"
+    )
     assert isinstance(relation, Expand)
     assert relation.expansion.columns == ("f0", "f1")
     assert relation.expansion.sql.startswith(

@@ -9,7 +9,12 @@ from sqlglot import exp
 
 from millstream.algebra.dialect import parsed
 from millstream.algebra.relation import Aggregate, Filter, Project, Scan, UnionAll
-from millstream.compiler.clauses.set_operations import combine_rows, distinct_rows, flatten_chain, types_of_each
+from millstream.compiler.clauses.set_operations import (
+    combine_rows,
+    distinct_rows,
+    flatten_chain,
+    types_of_each,
+)
 from millstream.testing.planning_server import pg_type, table
 
 NUMBERS = count()

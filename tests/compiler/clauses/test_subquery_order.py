@@ -62,7 +62,9 @@ IN_WINDOWS = {
 
 @pytest.mark.spark
 def test_the_order_of_a_subquery_reaches_the_calls_over_it(law: Law) -> None:
-    """It was lost, silently: PostgreSQL's manual offers a sorted subquery as the input of string_agg()."""
+    """It was lost, silently: PostgreSQL's manual offers a sorted subquery as the input of
+    string_agg().
+    """
     law.change(TABLES)
     windows = {f"window: {what}": query for what, query in IN_WINDOWS.items()}
     law.holds_for({**IN_AGGREGATES, **windows}, CHANGES)
@@ -115,8 +117,12 @@ ANY_ORDER = {
 
 
 @pytest.mark.parametrize("what", FIRST_ROWS)
-def test_the_first_rows_of_a_sorted_subquery_are_asked_for_by_an_order(planner: Connection, what: str) -> None:
-    """LIMIT without an ORDER BY took the first rows by all columns, and PostgreSQL those of the subquery's order."""
+def test_the_first_rows_of_a_sorted_subquery_are_asked_for_by_an_order(
+    planner: Connection, what: str
+) -> None:
+    """LIMIT without an ORDER BY took the first rows by all columns, and PostgreSQL those of the
+    subquery's order.
+    """
     refused, rewritten = FIRST_ROWS[what]
     with pytest.raises(Unsupported, match="ORDER BY of its own"):
         plan_query(planner, refused)
@@ -129,9 +135,13 @@ def test_where_no_order_decides_nothing_is_refused(planner: Connection, what: st
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_an_order_that_depends_on_the_servers_plan_is_refused(planner: Connection, what: str) -> None:
+def test_an_order_that_depends_on_the_servers_plan_is_refused(
+    planner: Connection, what: str
+) -> None:
     """Below a join it was lost too; PostgreSQL shows it or not, as the join is made."""
     refused, rewritten = REFUSED[what]
     with pytest.raises(Unsupported, match="ORDER BY of its own"):
-        plan_query(planner, refused.replace("ROWS 1 PRECEDING", "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW"))
+        plan_query(
+            planner, refused.replace("ROWS 1 PRECEDING", "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW")
+        )
     assert plan_query(planner, rewritten).blocks

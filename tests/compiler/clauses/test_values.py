@@ -21,7 +21,10 @@ def values(text: str) -> exp.Values:
 
 def test_constant_rows_are_a_table_with_the_servers_types() -> None:
     table = values_table(values("VALUES (1, 'a'), (2, 'b')"), lambda _: TYPES)
-    assert [(column.name, column.type) for column in table.columns] == [("column1", TYPES[0]), ("column2", TYPES[1])]
+    assert [(column.name, column.type) for column in table.columns] == [
+        ("column1", TYPES[0]),
+        ("column2", TYPES[1]),
+    ]
     assert not table.single
     assert values_table(values("VALUES (1, 'a')"), lambda _: TYPES).single
 
@@ -36,4 +39,7 @@ def test_rows_become_selects_of_a_union_all() -> None:
     union = values_as_selects(values("VALUES (1, t.a), (2, t.b)"))
     assert isinstance(union, exp.Union)
     assert not union.args["distinct"]
-    assert [select.expressions[1].alias for select in union.find_all(exp.Select)] == ["column2", "column2"]
+    assert [select.expressions[1].alias for select in union.find_all(exp.Select)] == [
+        "column2",
+        "column2",
+    ]

@@ -22,7 +22,9 @@ def cte_of(text: str, *, recursive: bool = False) -> Cte:
 
 
 X = cte_of("WITH x AS (SELECT t.a FROM t) SELECT x.a FROM x")
-R = cte_of("WITH RECURSIVE r AS (SELECT 1 AS n UNION SELECT n + 1 FROM r) SELECT n FROM r", recursive=True)
+R = cte_of(
+    "WITH RECURSIVE r AS (SELECT 1 AS n UNION SELECT n + 1 FROM r) SELECT n FROM r", recursive=True
+)
 
 
 def test_a_query_without_with_queries_is_its_own_text() -> None:
@@ -37,7 +39,9 @@ def test_with_queries_come_first_and_the_query_itself_is_not_changed() -> None:
 
 
 def test_one_recursive_query_makes_the_whole_clause_recursive() -> None:
-    assert text_with(parsed("SELECT x.a FROM x"), {"x": X, "r": R}).startswith("WITH RECURSIVE x AS")
+    assert text_with(parsed("SELECT x.a FROM x"), {"x": X, "r": R}).startswith(
+        "WITH RECURSIVE x AS"
+    )
     assert not text_with(parsed("SELECT x.a FROM x"), {"x": X}).startswith("WITH RECURSIVE")
 
 

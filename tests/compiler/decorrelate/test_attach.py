@@ -21,7 +21,12 @@ def test_recorded_joins_are_applied_in_their_order() -> None:
     assert host.joined_aliases == {"u", "mark"}
     joined = host.apply_joins(T)
     assert isinstance(joined, Join)
-    assert (joined.left, joined.right, joined.kind, joined.mark) == (T, U, "mark", Ref("mark", "met"))
+    assert (joined.left, joined.right, joined.kind, joined.mark) == (
+        T,
+        U,
+        "mark",
+        Ref("mark", "met"),
+    )
 
 
 def test_the_outer_rows_of_groups_are_the_rows_that_are_grouped() -> None:
@@ -30,7 +35,9 @@ def test_the_outer_rows_of_groups_are_the_rows_that_are_grouped() -> None:
 
 
 def test_a_keyed_subquery_is_joined_by_the_columns_that_hold_its_keys() -> None:
-    keyed = KeyedSubquery(Correlated(U, (), (CORRELATION,)), ((Expr.ref("u", "a"), Expr.ref("t", "id")),))
+    keyed = KeyedSubquery(
+        Correlated(U, (), (CORRELATION,)), ((Expr.ref("u", "a"), Expr.ref("t", "id")),)
+    )
     condition = keyed.join_condition("g", "k")
     assert condition is not None
     assert condition.refs == {Ref("g", "k0"), Ref("t", "id")}

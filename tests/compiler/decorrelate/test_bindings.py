@@ -1,4 +1,6 @@
-"""LATERAL and subqueries that are given values by the rows around them: exact through changes, or refused aloud."""
+"""LATERAL and subqueries that are given values by the rows around them: exact through changes, or
+refused aloud.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +162,9 @@ def test_one_of_several_rows_is_postgresqls_own_error_and_nothing_else_is(
     ms: Millstream, database: str, what: str
 ) -> None:
     with psycopg.connect(database, autocommit=True) as writer:
-        writer.execute("DELETE FROM u; DELETE FROM t; INSERT INTO u VALUES (1, 10), (2, 20), (2, 21)")
+        writer.execute(
+            "DELETE FROM u; DELETE FROM t; INSERT INTO u VALUES (1, 10), (2, 20), (2, 21)"
+        )
         writer.execute("INSERT INTO t VALUES (1, 1, 10), (2, NULL, 1), (3, 0, 0), (200, 2, 2)")
         ms.create_stream_table("st", ASKING[what], schedule="1h", refresh_mode="DIFFERENTIAL")
         writer.execute("INSERT INTO u VALUES (4, 1), (4, 2)")

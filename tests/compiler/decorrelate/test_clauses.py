@@ -17,7 +17,9 @@ Build = Callable[[str], Relation]
 
 def test_limit_and_offset_count_the_rows_of_each_binding(build: Build) -> None:
     tree = str(
-        build("SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a > t.a) ORDER BY u.b OFFSET 1 LIMIT 2) q")
+        build(
+            "SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a > t.a) ORDER BY u.b OFFSET 1 LIMIT 2) q"
+        )
     )
     assert "PARTITION BY" in tree
     assert "> 1" in tree
@@ -26,7 +28,9 @@ def test_limit_and_offset_count_the_rows_of_each_binding(build: Build) -> None:
 
 def test_limit_by_an_expression_is_refused(build: Build) -> None:
     with pytest.raises(Unsupported, match="LIMIT or OFFSET by"):
-        build("SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a > t.a) ORDER BY u.b LIMIT (1 + 1)) q")
+        build(
+            "SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a > t.a) ORDER BY u.b LIMIT (1 + 1)) q"
+        )
 
 
 def test_the_bindings_of_both_sides_of_a_full_join_are_equal(build: Build) -> None:

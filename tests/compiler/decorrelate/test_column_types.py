@@ -27,7 +27,9 @@ class Server:
 
 def outer_scope() -> Scope:
     assert isinstance(OUTER, exp.Select)
-    return Scope(None, OUTER).with_columns("c", ["factor", "id"], [Ref("c", "factor"), Ref("c", "id")])
+    return Scope(None, OUTER).with_columns(
+        "c", ["factor", "id"], [Ref("c", "factor"), Ref("c", "id")]
+    )
 
 
 def test_an_uncorrelated_query_is_asked_as_it_is_and_nothing_else() -> None:
@@ -50,8 +52,12 @@ def test_the_type_of_an_outer_column_is_asked_over_the_from_of_its_own_query() -
     server = Server()
     column = parsed("SELECT c.factor").find(exp.Column)
     assert column is not None
-    assert outer_column_types([column], {}, outer_scope(), server.types) == (pg_type("numeric(9,2)"),)
-    assert server.asked == ["SELECT c.factor AS c FROM customers AS c JOIN regions AS r ON r.id = c.region"]
+    assert outer_column_types([column], {}, outer_scope(), server.types) == (
+        pg_type("numeric(9,2)"),
+    )
+    assert server.asked == [
+        "SELECT c.factor AS c FROM customers AS c JOIN regions AS r ON r.id = c.region"
+    ]
 
 
 def test_the_query_itself_is_not_changed() -> None:
@@ -62,6 +68,8 @@ def test_the_query_itself_is_not_changed() -> None:
 
 def test_an_outer_column_that_is_an_output_keeps_its_name() -> None:
     """The defect: a later item of FROM that referenced it was told that the column does not exist."""
-    query = parsed("SELECT w.v FROM (SELECT c.factor, o.x FROM o) AS u, LATERAL (SELECT u.factor AS v) AS w")
+    query = parsed(
+        "SELECT w.v FROM (SELECT c.factor, o.x FROM o) AS u, LATERAL (SELECT u.factor AS v) AS w"
+    )
     text = standalone_text(query, {}, outer_scope(), Server().types)
     assert 'SELECT CAST(NULL AS DECIMAL(9, 2)) AS "factor", o.x FROM o' in text

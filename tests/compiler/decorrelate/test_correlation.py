@@ -35,7 +35,9 @@ def select(text: str) -> exp.Select:
 
 
 def test_outer_columns_are_those_whose_alias_the_query_does_not_have() -> None:
-    query = select("SELECT o.id FROM o WHERE o.total > c.bound AND o.customer = c.id AND o.x < c.id")
+    query = select(
+        "SELECT o.id FROM o WHERE o.total > c.bound AND o.customer = c.id AND o.x < c.id"
+    )
     assert set(outer_columns(query, outer())) == {Expr.ref("c", "bound"), Expr.ref("c", "id")}
 
 
@@ -62,7 +64,9 @@ def test_a_column_merged_by_using_is_an_inner_one() -> None:
         ("SELECT o.id FROM o", False),
     ],
 )
-def test_a_subquery_is_keyed_if_equalities_are_its_only_outer_references(text: str, is_keyed: bool) -> None:
+def test_a_subquery_is_keyed_if_equalities_are_its_only_outer_references(
+    text: str, is_keyed: bool
+) -> None:
     assert is_correlated_by_equalities(select(text), outer(), AGGREGATES) is is_keyed
 
 
@@ -77,7 +81,9 @@ def test_an_aggregate_over_outer_columns_only_is_refused() -> None:
 def test_equalities_are_split_into_inner_and_outer_side() -> None:
     scan = Scan(table("o", "id int4, customer int4"), "o")
     equal = Expr('"c"."id" = "o"."customer"')
-    assert correlation_equalities([equal], scan) == [(Expr.ref("o", "customer"), Expr.ref("c", "id"))]
+    assert correlation_equalities([equal], scan) == [
+        (Expr.ref("o", "customer"), Expr.ref("c", "id"))
+    ]
     assert correlation_equalities([equal, Expr('"o"."id" > "c"."id"')], scan) is None
     assert correlation_equalities([Expr('"o"."id" = "o"."customer"')], scan) is None
 
@@ -85,4 +91,6 @@ def test_equalities_are_split_into_inner_and_outer_side() -> None:
 def test_a_rewritten_correlation_treats_nulls_as_before() -> None:
     a, b = Expr.ref("a", "x"), Expr.ref("b", "y")
     assert isinstance(correlate_with(Expr("p = q"), a, b).tree, exp.EQ)
-    assert isinstance(correlate_with(Expr("p IS NOT DISTINCT FROM q"), a, b).tree, exp.NullSafeEQ | exp.Not)
+    assert isinstance(
+        correlate_with(Expr("p IS NOT DISTINCT FROM q"), a, b).tree, exp.NullSafeEQ | exp.Not
+    )

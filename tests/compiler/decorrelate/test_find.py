@@ -7,7 +7,11 @@ from sqlglot import exp
 
 from millstream.algebra.dialect import parsed
 from millstream.algebra.expr import Expr, Ref
-from millstream.compiler.decorrelate.find import has_plain_correlation, has_subquery, outermost_subqueries
+from millstream.compiler.decorrelate.find import (
+    has_plain_correlation,
+    has_subquery,
+    outermost_subqueries,
+)
 from millstream.compiler.decorrelate.scope import Scope
 
 

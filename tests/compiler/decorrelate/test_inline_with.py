@@ -18,7 +18,9 @@ def inlined(text: str) -> str:
 
 
 def test_a_correlated_with_query_is_written_where_it_is_used() -> None:
-    text = inlined("WITH x AS (SELECT u.b FROM u WHERE u.a > t.a) SELECT count(*) FROM x JOIN x AS y ON x.b = y.b")
+    text = inlined(
+        "WITH x AS (SELECT u.b FROM u WHERE u.a > t.a) SELECT count(*) FROM x JOIN x AS y ON x.b = y.b"
+    )
     assert "WITH" not in text
     assert text.count("u.a > t.a") == 2
     assert 'AS "x"' in text
@@ -42,15 +44,21 @@ def test_a_with_query_over_an_inlined_one_is_inlined_with_it() -> None:
 
 def test_an_inner_with_query_of_the_same_name_is_another_one() -> None:
     """The name was replaced there too, and the rows were those of the outer query."""
-    text = inlined("WITH x AS (SELECT t.a) SELECT q.b FROM (WITH x AS (SELECT u.b FROM u) SELECT x.b FROM x) AS q, x")
+    text = inlined(
+        "WITH x AS (SELECT t.a) SELECT q.b FROM (WITH x AS (SELECT u.b FROM u) SELECT x.b FROM x) AS q, x"
+    )
     assert "FROM (WITH x AS (SELECT u.b FROM u) SELECT x.b FROM x) AS q" in text
     assert text.replace('"', "").endswith(", (SELECT t.a) AS x")
 
 
 def test_an_inner_with_query_reads_the_outer_one_of_its_name() -> None:
-    text = inlined("WITH x AS (SELECT t.a) SELECT q.a FROM (WITH x AS (SELECT x.a FROM x) SELECT x.a FROM x) AS q")
+    text = inlined(
+        "WITH x AS (SELECT t.a) SELECT q.a FROM (WITH x AS (SELECT x.a FROM x) SELECT x.a FROM x) AS q"
+    )
     assert text.count("SELECT t.a") == 1
-    assert text.replace('"', "").endswith("(WITH x AS (SELECT x.a FROM (SELECT t.a) AS x) SELECT x.a FROM x) AS q")
+    assert text.replace('"', "").endswith(
+        "(WITH x AS (SELECT x.a FROM (SELECT t.a) AS x) SELECT x.a FROM x) AS q"
+    )
 
 
 def test_a_name_means_the_same_query_where_an_inlined_one_is_written() -> None:
@@ -59,14 +67,24 @@ def test_a_name_means_the_same_query_where_an_inlined_one_is_written() -> None:
         "WITH y AS (SELECT u.b FROM u), x AS (SELECT y.b, t.a FROM y) "
         "SELECT q.b FROM (WITH y AS (SELECT 100 AS c) SELECT x.b, y.c FROM x, y) AS q"
     ).replace('"', "")
-    assert "(WITH y_1 AS (SELECT 100 AS c) SELECT x.b, y.c FROM (SELECT y.b, t.a FROM y) AS x, y_1 AS y) AS q" in text
-    text = inlined("WITH x AS (SELECT y.b, t.a FROM y), y AS (SELECT u.b FROM u) SELECT x.b FROM x, y").replace('"', "")
-    assert text == "WITH y_1 AS (SELECT u.b FROM u) SELECT x.b FROM (SELECT y.b, t.a FROM y) AS x, y_1 AS y"
+    assert (
+        "(WITH y_1 AS (SELECT 100 AS c) SELECT x.b, y.c FROM (SELECT y.b, t.a FROM y) AS x, y_1 AS y) AS q"
+        in text
+    )
+    text = inlined(
+        "WITH x AS (SELECT y.b, t.a FROM y), y AS (SELECT u.b FROM u) SELECT x.b FROM x, y"
+    ).replace('"', "")
+    assert (
+        text
+        == "WITH y_1 AS (SELECT u.b FROM u) SELECT x.b FROM (SELECT y.b, t.a FROM y) AS x, y_1 AS y"
+    )
 
 
 def test_a_with_query_before_an_inlined_one_reads_the_outer_one_of_its_name() -> None:
     """The name was replaced there too: wrong rows."""
-    text = inlined("WITH y AS (SELECT x.b FROM x), x AS (SELECT t.a) SELECT x.a, y.b FROM x, y").replace('"', "")
+    text = inlined(
+        "WITH y AS (SELECT x.b FROM x), x AS (SELECT t.a) SELECT x.a, y.b FROM x, y"
+    ).replace('"', "")
     assert text == "WITH y AS (SELECT x.b FROM x) SELECT x.a, y.b FROM (SELECT t.a) AS x, y"
 
 

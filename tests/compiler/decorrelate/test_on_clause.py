@@ -42,7 +42,9 @@ def test_over_both_sides_the_nullable_side_is_computed_per_binding(build: Build)
     )
     join = outer_join(build(text))
     assert "Aggregate  given" in str(join.right)
-    assert "IS NOT DISTINCT FROM" in str(join.condition) or "IS DISTINCT FROM" in str(join.condition)
+    assert "IS NOT DISTINCT FROM" in str(join.condition) or "IS DISTINCT FROM" in str(
+        join.condition
+    )
 
 
 def test_over_both_sides_of_a_full_join_it_is_refused(build: Build) -> None:

@@ -44,7 +44,9 @@ def compare(x: int | None, symbol: str, y: int | None) -> bool | None:
     return {">": x > y, ">=": x >= y, "<": x < y, "<=": x <= y, "=": x == y, "<>": x != y}[symbol]
 
 
-def quantified(is_all: bool, symbol: str, x: int | None, values: tuple[int | None, ...]) -> bool | None:
+def quantified(
+    is_all: bool, symbol: str, x: int | None, values: tuple[int | None, ...]
+) -> bool | None:
     """Return what SQL defines: the AND (ALL) or the OR (ANY) of all comparisons."""
     outcomes = [compare(x, symbol, value) for value in values]
     if (not is_all) in outcomes:
@@ -52,7 +54,9 @@ def quantified(is_all: bool, symbol: str, x: int | None, values: tuple[int | Non
     return None if None in outcomes else is_all
 
 
-def evaluate(is_all: bool, symbol: str, x: int | None, values: tuple[int | None, ...]) -> bool | None:
+def evaluate(
+    is_all: bool, symbol: str, x: int | None, values: tuple[int | None, ...]
+) -> bool | None:
     """Evaluate the CASE of a template by hand."""
     known = [value for value in values if value is not None]
     least, most = min(known, default=None), max(known, default=None)
@@ -75,4 +79,7 @@ def test_a_template_agrees_with_sql_for_values_and_nulls(is_all: bool, symbol: s
     choices: tuple[int | None, ...] = (1, 2, 3, None)
     for x, *values in [one for length in range(4) for one in product(choices, repeat=length + 1)]:
         listed = tuple(values)
-        assert evaluate(is_all, symbol, x, listed) == quantified(is_all, symbol, x, listed), (x, listed)
+        assert evaluate(is_all, symbol, x, listed) == quantified(is_all, symbol, x, listed), (
+            x,
+            listed,
+        )

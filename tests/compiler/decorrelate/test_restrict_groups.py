@@ -26,7 +26,8 @@ TABLES = """
 """
 GROUP = "(SELECT avg(i.quantity) FROM items AS i WHERE i.part = p.id)"
 BESIDE = (
-    f"SELECT l.id, p.box FROM items AS l JOIN parts AS p ON p.id = l.part WHERE p.brand = 'b3' AND l.quantity < {GROUP}"
+    "SELECT l.id, p.box FROM items AS l JOIN parts AS p ON p.id = "
+    f"l.part WHERE p.brand = 'b3' AND l.quantity < {GROUP}"
 )
 NARROWED = {
     "in WHERE": BESIDE,
@@ -69,7 +70,8 @@ CHANGES = (
     "UPDATE parts SET brand = 'b3' WHERE id IN (4, 40); UPDATE parts SET brand = 'none' WHERE id = 23; "
     "UPDATE places SET kind = 'k2' WHERE kind = 'k1'; DELETE FROM items WHERE part IN (4, 23) AND id > 300; "
     "INSERT INTO items VALUES (2002, 40, 40, 1, 2, 7), (2003, 23, 23, 6, 3, 7)",
-    # Items move between parts that are asked for and others; a part comes that items wait for, and one goes.
+    # Items move between parts that are asked for and others; a part comes that items wait for, and
+    # one goes.
     "UPDATE items SET part = 3 WHERE part = 50; UPDATE items SET part = NULL WHERE part = 43; "
     "INSERT INTO parts VALUES (105, 'b3', 1); DELETE FROM parts WHERE id = 3; UPDATE parts SET id = 106 WHERE id = 63",
     "UPDATE parts SET brand = 'none', box = 0; UPDATE places SET kind = NULL",
@@ -106,7 +108,9 @@ def test_which_groups_are_narrowed(ms: Millstream) -> None:
         assert tables_of_the_group(ms, query) == {"items"}, what
 
 
-def test_they_are_exact_as_rows_begin_and_cease_to_ask(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_they_are_exact_as_rows_begin_and_cease_to_ask(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     names = {what: f"st_{number}" for number, what in enumerate([*NARROWED, *AS_THEY_ARE])}
     for what, query in (NARROWED | AS_THEY_ARE).items():
         ms.create_stream_table(names[what], query, schedule="1h", refresh_mode="DIFFERENTIAL")
@@ -127,14 +131,20 @@ def test_no_others_are_kept(ms: Millstream, writer: psycopg.Connection) -> None:
         return [key for (key,) in writer.execute(f"SELECT k0 FROM {state} ORDER BY 1".encode())]
 
     assert groups() == [3, 23, 43, 63, 83]
-    writer.execute("UPDATE parts SET brand = 'b3' WHERE id = 7; UPDATE parts SET brand = 'b9' WHERE id = 43")
+    writer.execute(
+        "UPDATE parts SET brand = 'b3' WHERE id = 7; UPDATE parts SET brand = 'b9' WHERE id = 43"
+    )
     assert ms.refresh("st").action == "DIFFERENTIAL"
     assert groups() == [3, 7, 23, 63, 83]
 
 
-def test_without_the_key_the_groups_are_kept_for_all(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_without_the_key_the_groups_are_kept_for_all(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     ms.create_stream_table("st", BESIDE.replace("l.id, ", "l.quantity, "), schedule="1h")
-    writer.execute("ALTER TABLE parts DROP CONSTRAINT parts_pkey; INSERT INTO parts VALUES (3, 'b3', 9)")
+    writer.execute(
+        "ALTER TABLE parts DROP CONSTRAINT parts_pkey; INSERT INTO parts VALUES (3, 'b3', 9)"
+    )
     assert ms.refresh("st").reason == "PLANNED_ANEW"
     assert ms.verify("st").ok
     writer.execute("INSERT INTO items VALUES (3001, 3, 3, 0, 0, 1)")

@@ -77,7 +77,9 @@ QUERIES = {
 @pytest.mark.spark
 def test_rows_that_are_left_out_raise_nothing_and_those_that_come_in_do(law: Law) -> None:
     law.change(SETUP)
-    law.holds_for(QUERIES, ["DELETE FROM t WHERE id IN (1, 6); INSERT INTO v VALUES (11, 8), (1, 9)"])
+    law.holds_for(
+        QUERIES, ["DELETE FROM t WHERE id IN (1, 6); INSERT INTO v VALUES (11, 8), (1, 9)"]
+    )
     law.change("INSERT INTO v VALUES (2, 9)")
     law.ms.app.witness = None
     with pytest.raises(MillstreamError, match="more than one row"):

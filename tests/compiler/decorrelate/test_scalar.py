@@ -20,7 +20,9 @@ def test_an_aggregate_is_grouped_by_its_correlation_and_left_joined(build: Build
 
 
 def test_a_count_is_zero_where_no_group_matches(build: Build) -> None:
-    tree = str(build("SELECT t.id, ( SELECT count(*) AS count FROM u WHERE (u.a = t.a)) AS n FROM t"))
+    tree = str(
+        build("SELECT t.id, ( SELECT count(*) AS count FROM u WHERE (u.a = t.a)) AS n FROM t")
+    )
     assert 'COALESCE("scalar"."m0", 0)' in tree
 
 

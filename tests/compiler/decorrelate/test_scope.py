@@ -49,7 +49,9 @@ def test_an_outer_column_with_a_binding_is_read_from_it_and_not_recorded() -> No
 
 
 def test_a_binding_that_is_stored_as_text_is_cast_back() -> None:
-    scope = nested().with_bindings({Expr(C_ID.sql): Expr.ref("d", "k0")}, {Expr(C_ID.sql): "numeric"})
+    scope = nested().with_bindings(
+        {Expr(C_ID.sql): Expr.ref("d", "k0")}, {Expr(C_ID.sql): "numeric"}
+    )
     cast = scope.peek("c", "id")
     assert cast is not None
     assert cast.refs == {Ref("d", "k0")}
@@ -77,7 +79,10 @@ def test_an_early_condition_is_ready_when_all_its_columns_are_in_scope() -> None
     total, price = expression("o.total > 0"), expression("o.total > p.price")
     scope = nested().with_early_conditions([total, price])
     assert scope.ready_conditions() == [total]
-    assert scope.with_columns("p", ["price"], [Ref("p", "price")]).ready_conditions() == [total, price]
+    assert scope.with_columns("p", ["price"], [Ref("p", "price")]).ready_conditions() == [
+        total,
+        price,
+    ]
     assert scope.with_early_conditions([price]).ready_conditions() == []
 
 

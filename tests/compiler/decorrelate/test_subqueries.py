@@ -17,7 +17,11 @@ def joins_of(relation: Relation) -> list[Join]:
 
 
 def tables_below(relation: Relation) -> list[str]:
-    return [node.table.title.removeprefix("public.") for node in relation.walk() if isinstance(node, Scan)]
+    return [
+        node.table.title.removeprefix("public.")
+        for node in relation.walk()
+        if isinstance(node, Scan)
+    ]
 
 
 def test_exists_is_a_mark_join_by_the_conditions_of_its_where(build: Build) -> None:
@@ -49,7 +53,9 @@ def test_each_subquery_of_a_condition_is_joined_in_its_order(build: Build) -> No
 
 
 def test_a_distinct_that_changes_nothing_is_ignored_for_exists_only(build: Build) -> None:
-    exists = build("SELECT t.id FROM t WHERE (EXISTS ( SELECT DISTINCT u.b FROM u WHERE (u.a = t.a)))")
+    exists = build(
+        "SELECT t.id FROM t WHERE (EXISTS ( SELECT DISTINCT u.b FROM u WHERE (u.a = t.a)))"
+    )
     assert not any(isinstance(node, Aggregate) for node in exists.walk())
     scalar = build("SELECT t.id, ( SELECT DISTINCT u.b FROM u WHERE (u.a = t.a)) AS b FROM t")
     assert any(isinstance(node, Aggregate) for node in scalar.walk())
@@ -63,8 +69,12 @@ def test_outer_columns_outside_where_need_bindings(build: Build) -> None:
 
 
 def test_an_empty_select_list_below_offset_has_one_column_of_ours(build: Build) -> None:
-    """Planning it failed (MS902): the server was asked for the type of a column that the query does not have."""
-    relation = build("SELECT t.id FROM t WHERE (EXISTS ( SELECT FROM u WHERE (u.a = t.a) OFFSET 2))")
+    """Planning it failed (MS902): the server was asked for the type of a column that the query does
+    not have.
+    """
+    relation = build(
+        "SELECT t.id FROM t WHERE (EXISTS ( SELECT FROM u WHERE (u.a = t.a) OFFSET 2))"
+    )
     mark = joins_of(relation)[0]
     assert mark.condition is not None
     assert [ref.column for ref in mark.right.columns] == ["one", "__ms_given_0"]

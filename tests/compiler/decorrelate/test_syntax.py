@@ -45,18 +45,31 @@ def test_a_bare_select_has_only_a_select_list(text: str, bare: bool) -> None:
 
 
 def test_the_operands_of_and_are_found_at_any_depth() -> None:
-    assert [node.sql() for node in and_operands(Expr("(a AND b) AND (c OR d)").node)] == ["a", "b", "c OR d"]
+    assert [node.sql() for node in and_operands(Expr("(a AND b) AND (c OR d)").node)] == [
+        "a",
+        "b",
+        "c OR d",
+    ]
 
 
 def test_a_parenthesized_join_is_a_list_of_joins() -> None:
     join = select("SELECT 1 FROM x, ((a JOIN b ON a.i = b.i) LEFT JOIN c ON true)").args["joins"][0]
     joins = unnest_join(join.this)
-    assert [(inner.this.alias_or_name, inner.side) for inner in joins] == [("a", ""), ("b", ""), ("c", "LEFT")]
+    assert [(inner.this.alias_or_name, inner.side) for inner in joins] == [
+        ("a", ""),
+        ("b", ""),
+        ("c", "LEFT"),
+    ]
 
 
 def test_keys_are_added_to_each_partition() -> None:
-    windows = partition_windows(Expr.parse("sum(x) OVER (PARTITION BY y) + rank() OVER (ORDER BY z)"), [Expr("k")])
-    assert [[key.sql() for key in call.args["partition_by"]] for call in windows.tree.find_all(exp.Window)] == [
+    windows = partition_windows(
+        Expr.parse("sum(x) OVER (PARTITION BY y) + rank() OVER (ORDER BY z)"), [Expr("k")]
+    )
+    assert [
+        [key.sql() for key in call.args["partition_by"]]
+        for call in windows.tree.find_all(exp.Window)
+    ] == [
         ["y", "k"],
         ["k"],
     ]

@@ -17,14 +17,19 @@ def read_of(name: str) -> Read:
     """A read of two integer columns, c0 and c1."""
     scan = Scan(table(f"table_{name}", "c0 int4, c1 int4"), name)
     int4 = pg_type("int4")
-    leaves = tuple(Leaf(column, Expr.ref(name, column), int4, "carry", wire_of(int4)) for column in ("c0", "c1"))
+    leaves = tuple(
+        Leaf(column, Expr.ref(name, column), int4, "carry", wire_of(int4))
+        for column in ("c0", "c1")
+    )
     return Read(Input(name, scan, leaves, ()))
 
 
 def join_of(kind: JoinKind, *residual: str, mark: Ref | None = None) -> Match:
     """A join of i0 and i1 by c0, written from the right to the left."""
     pair = Pair(Ref("i1", "c0"), Ref("i0", "c0"))
-    return Match(kind, read_of("i0"), read_of("i1"), (pair,), tuple(map(Expr.parse, residual)), mark)
+    return Match(
+        kind, read_of("i0"), read_of("i1"), (pair,), tuple(map(Expr.parse, residual)), mark
+    )
 
 
 @pytest.fixture

@@ -6,7 +6,11 @@ from tests.compiler.lowering.conftest import steps_of
 
 from millstream.algebra.block import BlockColumn
 from millstream.algebra.wire import wire_of
-from millstream.compiler.lowering.consolidate import consolidate_rows, consolidate_select, difference_rows
+from millstream.compiler.lowering.consolidate import (
+    consolidate_rows,
+    consolidate_select,
+    difference_rows,
+)
 from millstream.compiler.lowering.context import Lowering
 from millstream.testing.planning_server import pg_type
 

@@ -28,4 +28,6 @@ def test_in_a_chain_of_joins_pairs_of_no_version_are_dropped(ctx: Lowering) -> N
     inner_join(inner, Lowering(ctx.rules, {**ctx.views, "i2": "v2"}))
     chained = Lowering(ctx.rules, {**ctx.views, "i2": "v2"})
     inner_join(inner, chained)
-    assert chained.steps[-1][1].endswith("WHERE l.__before * r.__before <> 0L OR l.__after * r.__after <> 0L")
+    assert chained.steps[-1][1].endswith(
+        "WHERE l.__before * r.__before <> 0L OR l.__after * r.__after <> 0L"
+    )

@@ -18,7 +18,10 @@ def test_only_left_rows_are_null_extended(ctx: Lowering) -> None:
 
 def test_only_right_columns_become_null(ctx: Lowering) -> None:
     left_join(join_of("left"), ctx)
-    assert "SELECT i0_c0, i0_c1, CASE WHEN v.__right THEN i1_c0 END AS i1_c0" in steps_of(ctx)["null_extended"]
+    assert (
+        "SELECT i0_c0, i0_c1, CASE WHEN v.__right THEN i1_c0 END AS i1_c0"
+        in steps_of(ctx)["null_extended"]
+    )
 
 
 def test_left_rows_are_not_counted(ctx: Lowering) -> None:

@@ -18,7 +18,8 @@ def test_each_kind_of_join_has_a_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "last"), [("inner", "joined"), ("left", "null_extended"), ("full", "null_extended"), ("mark", "marked")]
+    ("kind", "last"),
+    [("inner", "joined"), ("left", "null_extended"), ("full", "null_extended"), ("mark", "marked")],
 )
 def test_the_rule_of_the_kind_adds_the_last_step(kind: JoinKind, last: str, ctx: Lowering) -> None:
     mark = Ref("m", "met") if kind == "mark" else None

@@ -30,4 +30,7 @@ def test_with_a_residual_condition_each_row_sums_its_own_pairs(ctx: Lowering) ->
 
 
 def test_a_residual_condition_stands_in_parentheses(ctx: Lowering) -> None:
-    assert on(join_of("inner", '"i0"."c1" > 1 OR "i1"."c1" > 1'), ctx) == "i1_c0 = i0_c0 AND (i0_c1 > 1 OR i1_c1 > 1)"
+    assert (
+        on(join_of("inner", '"i0"."c1" > 1 OR "i1"."c1" > 1'), ctx)
+        == "i1_c0 = i0_c0 AND (i0_c1 > 1 OR i1_c1 > 1)"
+    )

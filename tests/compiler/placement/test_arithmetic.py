@@ -1,4 +1,6 @@
-"""Arithmetic below a sum is split: Spark's number, or the operands, over which PostgreSQL computes the same."""
+"""Arithmetic below a sum is split: Spark's number, or the operands, over which PostgreSQL computes
+the same.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_a_number_is_0_in_spark_exactly_when_its_operands_are_sent() -> None:
     value, operands = argument.value.expr.sql, argument.operands.expr.sql
     tried = value.removeprefix("COALESCE(").split(", CASE WHEN ")[0]
     present = value.split("CASE WHEN ")[1].split(" THEN CAST(0 AS ")[0]
-    assert operands.startswith(f"CASE WHEN ({tried}) IS NULL AND {present} THEN TO_JSON(NAMED_STRUCT('p0', ")
+    assert operands.startswith(
+        f"CASE WHEN ({tried}) IS NULL AND {present} THEN TO_JSON(NAMED_STRUCT('p0', "
+    )
 
 
 def test_a_numeric_travels_as_a_number_or_as_its_text() -> None:

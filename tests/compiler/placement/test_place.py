@@ -43,7 +43,8 @@ QUERIES = {
     "(SELECT v.y FROM v WHERE v.k = t.id) AS x FROM t) AS q ON q.id = u.id GROUP BY u.m",
 }
 CHANGES = (
-    # Of row 1 the old product, and the new one, are in range; the products of old and new values are not.
+    # Of row 1 the old product, and the new one, are in range; the products of old and new values
+    # are not.
     "UPDATE t SET n = 2000000000 WHERE id = 1; UPDATE u SET m = 0 WHERE id = 1; UPDATE t SET n = 5, m = 2 WHERE id = 5",
     "UPDATE t SET n = 1, m = 0 WHERE id = 1; UPDATE u SET m = 2000000000 WHERE id = 1; INSERT INTO u VALUES (11, 1)",
     "INSERT INTO t VALUES (97, 2147483647, 2147483647, 0, 'infinity', -1e300, 'x'); DELETE FROM t WHERE id IN (3, 98)",
@@ -65,7 +66,9 @@ def test_nothing_is_raised_for_rows_that_a_join_discards(law: Law) -> None:
 
 
 @pytest.mark.spark
-def test_what_is_raised_for_a_row_of_the_join_fails_the_refresh_until_the_row_goes(law: Law) -> None:
+def test_what_is_raised_for_a_row_of_the_join_fails_the_refresh_until_the_row_goes(
+    law: Law,
+) -> None:
     law.change(SETUP)
     for number, what in enumerate(RAISED):
         law.create(f"st_{number}", QUERIES[what])
@@ -93,12 +96,18 @@ GUARDED = {
 
 @pytest.mark.spark
 @pytest.mark.parametrize("what", GUARDED)
-def test_what_a_join_leaves_out_is_not_computed_with(ms: Millstream, writer: psycopg.Connection, what: str) -> None:
+def test_what_a_join_leaves_out_is_not_computed_with(
+    ms: Millstream, writer: psycopg.Connection, what: str
+) -> None:
     """A cast or a division raised an error for rows that the join discards."""
-    writer.execute("CREATE TABLE a (id int PRIMARY KEY, b int, txt text, x int, y int); CREATE INDEX ON a (b)")
+    writer.execute(
+        "CREATE TABLE a (id int PRIMARY KEY, b int, txt text, x int, y int); CREATE INDEX ON a (b)"
+    )
     writer.execute("CREATE TABLE b (id int PRIMARY KEY, kind text, g int)")
     writer.execute("INSERT INTO b VALUES (1, 'number', 1), (2, 'word', 1), (3, 'number', 2)")
-    writer.execute("INSERT INTO a VALUES (1, 1, '5', 6, 3), (2, 2, 'five', 6, 0), (3, 3, '7', 8, 2), (4, 9, '', 1, 0)")
+    writer.execute(
+        "INSERT INTO a VALUES (1, 1, '5', 6, 3), (2, 2, 'five', 6, 0), (3, 3, '7', 8, 2), (4, 9, '', 1, 0)"
+    )
     ms.create_stream_table("st", GUARDED[what], refresh_mode="DIFFERENTIAL")
     for change in (
         "INSERT INTO a VALUES (5, 2, 'six', 1, 0), (6, 1, '12', 9, 3); UPDATE a SET txt = 'seven' WHERE id = 2",

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from millstream.algebra.expr import Expr
-from millstream.compiler.placement.row_comparison import LONGEST, expand_row_comparison, listed_values
+from millstream.compiler.placement.row_comparison import (
+    LONGEST,
+    expand_row_comparison,
+    listed_values,
+)
 
 
 def expanded(text: str) -> str:

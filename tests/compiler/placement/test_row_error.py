@@ -1,4 +1,6 @@
-"""The errors that expressions raise for rows, told without raising them: compared with PostgreSQL's own, row by row."""
+"""The errors that expressions raise for rows, told without raising them: compared with PostgreSQL's
+own, row by row.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ INTEGERS, NUMBERS = "sijb", "sijbnm"
 class Expressions:
     """Random expressions over the columns.
 
-    No part is over constants alone: what PostgreSQL makes of such a part, it decides while planning.
+    No part is over constants alone: what PostgreSQL makes of such a part, it decides while
+    planning.
     """
 
     def __init__(self, dice: random.Random) -> None:
@@ -43,7 +46,15 @@ class Expressions:
         if depth == 0 or self.dice.random() < 0.15:
             return f'"t"."{self.dice.choice(NUMBERS)}"'
         return self.dice.choice(
-            [self._computed, self._computed, self._computed, self._negative, self._cast, self._case, self._coalesce]
+            [
+                self._computed,
+                self._computed,
+                self._computed,
+                self._negative,
+                self._cast,
+                self._case,
+                self._coalesce,
+            ]
         )(depth - 1)
 
     def condition(self, depth: int) -> str:
@@ -53,14 +64,20 @@ class Expressions:
             return f"({self.condition(depth - 1)} {kind} {self.condition(depth - 1)})"
         if kind == "between":
             return f"{one} BETWEEN 0 AND 5"
-        return f"{one} IN (1, 2)" if kind == "in" else f"({one} {self.dice.choice(['<', '=', '>='])} {other})"
+        return (
+            f"{one} IN (1, 2)"
+            if kind == "in"
+            else f"({one} {self.dice.choice(['<', '=', '>='])} {other})"
+        )
 
     def day(self, depth: int) -> str:
         days = self.dice.choice(['"t"."i"', '"t"."s"', "1"])
         return f'("t"."d" {self.dice.choice("+-")} {days})'
 
     def _computed(self, depth: int) -> str:
-        other = self.dice.choice(["1", "2", "(-1)"]) if self.dice.random() < 0.2 else self.number(depth)
+        other = (
+            self.dice.choice(["1", "2", "(-1)"]) if self.dice.random() < 0.2 else self.number(depth)
+        )
         return f"({self.number(depth)} {self.dice.choice('++--**/%')} {other})"
 
     def _negative(self, depth: int) -> str:
@@ -69,7 +86,9 @@ class Expressions:
     def _cast(self, depth: int) -> str:
         if self.dice.random() < 0.2:
             return f'CAST("t"."f" AS {self.dice.choice(["int2", "int4", "int8"])})'
-        type_ = self.dice.choice(["int2", "int4", "int8", "numeric", "numeric(5,2)", "numeric(3,0)"])
+        type_ = self.dice.choice(
+            ["int2", "int4", "int8", "numeric", "numeric(5,2)", "numeric(3,0)"]
+        )
         return f"CAST({self.number(depth)} AS {type_})"
 
     def _case(self, depth: int) -> str:
@@ -93,7 +112,9 @@ def evaluated(conn: Connection, expression: str, row: Sequence[str | None]) -> o
     columns = ", ".join(f"%s::{type_} AS {name}" for name, (type_, _) in EDGES.items())
     # OFFSET keeps the planner from evaluating with the constants of the row.
     escaped = expression.replace("%", "%%")
-    found = conn.execute(f"SELECT {escaped} FROM (SELECT {columns} OFFSET 0) AS t".encode(), list(row)).fetchone()
+    found = conn.execute(
+        f"SELECT {escaped} FROM (SELECT {columns} OFFSET 0) AS t".encode(), list(row)
+    ).fetchone()
     assert found is not None
     return found[0]
 
@@ -129,7 +150,8 @@ def test_an_expression_raises_for_the_rows_that_have_an_error(conn: Connection, 
 def told(text: str) -> Expr | Unforeseen | None:
     def of(parts: Sequence[Expr]) -> list[PgType]:
         return [
-            pg_type("text" if part.sql == "t.word" else "float8" if "t.f" in part.sql else "int4") for part in parts
+            pg_type("text" if part.sql == "t.word" else "float8" if "t.f" in part.sql else "int4")
+            for part in parts
         ]
 
     return row_error(Expr.parse(text), of, lambda ref: ref == Ref("t", "held"))
@@ -141,7 +163,14 @@ def test_what_never_raises_has_no_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["CAST(t.word AS INT)", "anything(t.a)", "t.f * t.f", "repeat(t.word, t.a)", "t.a BETWEEN 1 AND 2 / t.b"]
+    "text",
+    [
+        "CAST(t.word AS INT)",
+        "anything(t.a)",
+        "t.f * t.f",
+        "repeat(t.word, t.a)",
+        "t.a BETWEEN 1 AND 2 / t.b",
+    ],
 )
 def test_what_nothing_tells_is_unforeseen(text: str) -> None:
     assert told(text) == Unforeseen()

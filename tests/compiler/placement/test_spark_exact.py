@@ -33,7 +33,10 @@ def place(text: str) -> Placement | Unsupported:
         ('"t"."id" + "u"."x"', '("i0"."c0") + ("i1"."c0")'),
         ('- ("t"."id" * "u"."x")', '-(("i0"."c0") * ("i1"."c0"))'),
         ('COALESCE("t"."id", "u"."x")', 'COALESCE("i0"."c0", "i1"."c0")'),
-        ('CASE WHEN "t"."id" > "u"."x" THEN "u"."x" END', 'CASE WHEN "i0"."c0" > "i1"."c0" THEN "i1"."c0" END'),
+        (
+            'CASE WHEN "t"."id" > "u"."x" THEN "u"."x" END',
+            'CASE WHEN "i0"."c0" > "i1"."c0" THEN "i1"."c0" END',
+        ),
     ],
 )
 def test_spark_computes_it(text: str, spark: str) -> None:
@@ -55,7 +58,9 @@ def test_spark_computes_it(text: str, spark: str) -> None:
         ('CASE WHEN "t"."word" < "u"."word" THEN 1 END', "Its order or equality"),
     ],
 )  # fmt: skip
-def test_an_operator_that_spark_computes_otherwise_is_refused_at_any_depth(text: str, reason: str) -> None:
+def test_an_operator_that_spark_computes_otherwise_is_refused_at_any_depth(
+    text: str, reason: str
+) -> None:
     refused = place(text)
     assert isinstance(refused, Unsupported)
     assert reason in refused.detail
@@ -89,6 +94,8 @@ def test_numbers_of_any_digits_are_compared_across_tables(
         writer.execute(f"INSERT INTO u VALUES ({n}, {n % 2}, {value})".encode())
     ms.create_stream_table("st", COMPARED[what], refresh_mode="DIFFERENTIAL")
     oracle.check(ms.app.conn, COMPARED[what], "st")
-    writer.execute("UPDATE t SET g = 1 - g WHERE id % 3 = 0; DELETE FROM u WHERE id = 4; UPDATE u SET x = x / 7")
+    writer.execute(
+        "UPDATE t SET g = 1 - g WHERE id % 3 = 0; DELETE FROM u WHERE id = 4; UPDATE u SET x = x / 7"
+    )
     assert ms.refresh("st").action == "DIFFERENTIAL"
     oracle.check(ms.app.conn, COMPARED[what], "st")

@@ -1,4 +1,6 @@
-"""The place where a query calls a function: found by asking the server, where the text does not tell."""
+"""The place where a query calls a function: found by asking the server, where the text does not
+tell.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ CALLS = (
 
 
 @pytest.mark.parametrize("text", CALLS)
-def test_the_call_that_is_not_immutable_is_found_among_others(planner: Connection, text: str) -> None:
+def test_the_call_that_is_not_immutable_is_found_among_others(
+    planner: Connection, text: str
+) -> None:
     with pytest.raises(Volatile) as raised:
         plan_query(planner, text.replace("-> ", ""))
     assert raised.value.position == text.index("-> ") + 1

@@ -54,7 +54,12 @@ def test_a_tree_of_ten_thousand_levels_is_parsed_and_walked() -> None:
 
 @pytest.mark.parametrize(
     ("text", "oid"),
-    [("{VAR :vartype 23}", 23), ("{FUNCEXPR :funcresulttype 25}", 25), ("{BOOLEXPR :boolop and}", 16), ("{QUERY}", 0)],
+    [
+        ("{VAR :vartype 23}", 23),
+        ("{FUNCEXPR :funcresulttype 25}", 25),
+        ("{BOOLEXPR :boolop and}", 16),
+        ("{QUERY}", 0),
+    ],
 )
 def test_the_type_of_an_expression_is_in_the_field_of_its_kind(text: str, oid: int) -> None:
     assert result_type(node_of(text)) == oid
@@ -64,4 +69,6 @@ def test_casts_convert_from_and_to_a_type_and_plain_calls_convert_nothing() -> N
     cast = "{FUNCEXPR :funcresulttype 25 :funcformat 2 :args ({VAR :vartype 23})}"
     call = "{FUNCEXPR :funcresulttype 20 :funcformat 0 :args ({VAR :vartype 701})}"
     assert converted_types(parse(f"({cast} {call})")) == {23, 25}
-    assert converted_types(parse("{COERCEVIAIO :resulttype 1043 :arg {CONST :consttype 3802}}")) == {1043, 3802}
+    assert converted_types(
+        parse("{COERCEVIAIO :resulttype 1043 :arg {CONST :consttype 3802}}")
+    ) == {1043, 3802}

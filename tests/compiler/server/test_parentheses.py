@@ -14,7 +14,9 @@ from millstream.compiler.server.parentheses import remove_parentheses
         ("(((x = a) OR (x = b)) OR (x = c))", "((x = a) OR (x = b) OR (x = c))"),
     ],
 )
-def test_an_operator_that_begins_with_itself_loses_the_inner_parentheses(text: str, expected: str) -> None:
+def test_an_operator_that_begins_with_itself_loses_the_inner_parentheses(
+    text: str, expected: str
+) -> None:
     assert remove_parentheses(text) == expected
 
 

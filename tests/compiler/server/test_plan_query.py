@@ -1,4 +1,6 @@
-"""Planning: a query that PostgreSQL takes is planned and stays exact, or is refused by an error of ours."""
+"""Planning: a query that PostgreSQL takes is planned and stays exact, or is refused by an error of
+ours.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ CHANGES = (
 
 
 def stays_exact(ms: Millstream, database: str, queries: Mapping[str, str]) -> None:
-    """Create a stream table of each query; after each change, refresh all differentially and ask the oracle."""
+    """Create a stream table of each query; after each change, refresh all differentially and ask
+    the oracle.
+    """
     with connect(database) as conn:
         conn.execute(TABLES.encode())
         for name, query in queries.items():
@@ -66,32 +70,53 @@ DEEP = {
 
 
 def test_queries_of_a_thousand_levels_stay_exact(ms: Millstream, database: str) -> None:
-    """Python's 1,000 frames were used up by 50 terms, and by work that grew with the square of the depth."""
+    """Python's 1,000 frames were used up by 50 terms, and by work that grew with the square of the
+    depth.
+    """
     stays_exact(ms, database, DEEP)
 
 
 def test_unions_of_two_hundred_queries_stay_exact(ms: Millstream, database: str) -> None:
     """50 branches raised RecursionError; UNION of 200 became 199 blocks."""
     selects = [f"SELECT id, d + {n} AS d FROM z" for n in range(200)]
-    stays_exact(ms, database, {"bag": " UNION ALL ".join(selects), "each_once": " UNION ".join(selects[:60])})
+    stays_exact(
+        ms,
+        database,
+        {"bag": " UNION ALL ".join(selects), "each_once": " UNION ".join(selects[:60])},
+    )
 
 
 @pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "FULL JOIN"])
 def test_chains_of_joins_stay_exact(ms: Millstream, database: str, kind: str) -> None:
-    """Each side of an outer join was computed twice, so ten FULL JOINs 2^10 times; a changed row was joined as two."""
+    """Each side of an outer join was computed twice, so ten FULL JOINs 2^10 times; a changed row
+    was joined as two.
+    """
     joins = " ".join(f"{kind} z AS z{n} ON z{n}.id = z{n - 1}.id" for n in range(1, 16))
     stays_exact(ms, database, {"chain": f"SELECT z0.id, z3.d, z15.x FROM z AS z0 {joins}"})
 
 
 def test_types_change_along_a_chain_of_unions(ms: Millstream, database: str) -> None:
-    """PostgreSQL casts part by part: an integer united with a real is rounded before it is a double precision."""
+    """PostgreSQL casts part by part: an integer united with a real is rounded before it is a double
+    precision.
+    """
     parts = ["SELECT id + 16777216 AS n, x AS t FROM z", "SELECT d::real, x::varchar FROM z"]
-    parts += ["SELECT d::real, x::varchar FROM z", "SELECT d / 4.0::float8, x || ' ' FROM z", "SELECT d, x FROM z"]
-    stays_exact(ms, database, {"united": " UNION ALL ".join(parts), "each_once": " UNION ".join(parts)})
+    parts += [
+        "SELECT d::real, x::varchar FROM z",
+        "SELECT d / 4.0::float8, x || ' ' FROM z",
+        "SELECT d, x FROM z",
+    ]
+    stays_exact(
+        ms, database, {"united": " UNION ALL ".join(parts), "each_once": " UNION ".join(parts)}
+    )
 
 
-def test_what_is_too_deep_is_refused_by_name(ms: Millstream, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was a RecursionError. A smaller stack stands for a deeper query, which PostgreSQL itself would not take."""
+def test_what_is_too_deep_is_refused_by_name(
+    ms: Millstream, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a RecursionError.
+
+    A smaller stack stands for a deeper query, which PostgreSQL itself would not take.
+    """
     monkeypatch.setattr(large_stack, "STACK", large_stack.SMALLEST)
     with psycopg.connect(database, autocommit=True) as conn:
         conn.execute(TABLES)
@@ -121,7 +146,9 @@ def test_a_query_without_columns_is_refused(ms: Millstream, database: str) -> No
 def test_a_defect_of_the_planner_is_named_and_creates_nothing(
     ms: Millstream, database: str, monkeypatch: pytest.MonkeyPatch, broken: str, part: str
 ) -> None:
-    """The last line of defence: it was whatever had been raised, with a traceback on the command line."""
+    """The last line of defence: it was whatever had been raised, with a traceback on the command
+    line.
+    """
 
     def raising(*_args: object, **_more: object) -> None:
         raise KeyError("broken on purpose")

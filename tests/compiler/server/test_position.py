@@ -1,9 +1,11 @@
-"""A refusal marks the construct that it is about: each query of the files has its place marked by an arrow.
+"""A refusal marks the construct that it is about: each query of the files has its place marked by
+an arrow.
 
     SELECT id FROM orders --> FOR UPDATE
 
-A query without an arrow is refused for what has no place of its own (it has no columns, no table), or for what cannot
-be traced to the text yet (a recursion's term as a whole, the columns of SEARCH): then no place is shown.
+A query without an arrow is refused for what has no place of its own (it has no columns, no table),
+or for what cannot be traced to the text yet (a recursion's term as a whole, the columns of SEARCH):
+then no place is shown.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ def test_a_refusal_with_a_hint_marks_the_construct(hinted: Connection) -> None:
 
 
 def test_every_refused_query_of_the_suite_has_its_place_in_a_file() -> None:
-    shop, hints = ({unmarked(query) for query in marked(name)} for name in ("refused_shop", "refused_hints"))
+    shop, hints = (
+        {unmarked(query) for query in marked(name)} for name in ("refused_shop", "refused_hints")
+    )
     golden = (path.read_text().split("\n----\n") for path in GOLDEN.glob("*.txt"))
     refused = {query.strip() for query, plan in golden if plan.startswith("Refused")}
     assert refused | {row.example for row in REFUSED} <= shop
@@ -74,7 +78,9 @@ def test_every_refused_query_of_the_suite_has_its_place_in_a_file() -> None:
 def test_what_is_refused_in_a_view_is_marked_where_the_view_is_read(shop: Connection) -> None:
     with shop.transaction(force_rollback=True):
         shop.execute("CREATE VIEW lucky AS SELECT id FROM orders WHERE random() < 0.5")
-        shop.execute("CREATE VIEW matching AS SELECT o.id FROM orders o LEFT JOIN customers c ON o.note LIKE c.name")
+        shop.execute(
+            "CREATE VIEW matching AS SELECT o.id FROM orders o LEFT JOIN customers c ON o.note LIKE c.name"
+        )
         for view in ("lucky", "matching"):
             query = f"SELECT c.name FROM customers AS c JOIN {ARROW}{view} AS o ON o.id = c.id"
             assert marked_by_refusal(shop, unmarked(query)) == query
@@ -92,14 +98,18 @@ def test_a_refusal_of_the_text_that_is_recorded_marks_that_text(shop: Connection
     assert query[raised.value.position - 1 :].startswith("random()")
 
 
-# A query, and the server's text of it; each condition LIKE of the text stands for what follows the arrow.
+# A query, and the server's text of it; each condition LIKE of the text stands for what follows the
+# arrow.
 READ_AS = (
     (
         "SELECT o.id FROM t AS o WHERE EXISTS (SELECT FROM t AS o JOIN u ON --> o.a LIKE u.b)",
         "SELECT o.id FROM t o WHERE (EXISTS ( SELECT FROM (t o_1 JOIN u ON ((o_1.a ~~ u.b)))))",
     ),
     ("SELECT *, --> a LIKE b FROM t", 'SELECT t.a, t.b, (t.a ~~ t.b) AS "?column?" FROM t'),
-    ("SELECT 1 FROM t, u JOIN w ON --> u.a LIKE w.a", "SELECT 1 FROM t, (u JOIN w ON ((u.a ~~ w.a)))"),
+    (
+        "SELECT 1 FROM t, u JOIN w ON --> u.a LIKE w.a",
+        "SELECT 1 FROM t, (u JOIN w ON ((u.a ~~ w.a)))",
+    ),
     (
         "SELECT 1 FROM t WHERE a IN (1, 2) AND --> b LIKE c",
         "SELECT 1 FROM t WHERE ((a = ANY (ARRAY[1, 2])) AND (b ~~ c))",
@@ -108,7 +118,9 @@ READ_AS = (
 
 
 @pytest.mark.parametrize(("query", "text"), READ_AS, ids=[query for query, _ in READ_AS])
-def test_a_node_of_the_servers_text_has_the_position_of_what_the_user_wrote(query: str, text: str) -> None:
+def test_a_node_of_the_servers_text_has_the_position_of_what_the_user_wrote(
+    query: str, text: str
+) -> None:
     tree = parse_canonical(text, unmarked(query))
     like = tree.find(exp.Like) if tree else None
     assert like is not None
@@ -116,7 +128,9 @@ def test_a_node_of_the_servers_text_has_the_position_of_what_the_user_wrote(quer
 
 
 def test_where_the_trees_do_not_agree_a_node_has_no_position() -> None:
-    tree = parse_canonical("SELECT 1 FROM x JOIN y ON x.a ~~ y.a", "SELECT 1 FROM t JOIN u ON t.a LIKE u.a")
+    tree = parse_canonical(
+        "SELECT 1 FROM x JOIN y ON x.a ~~ y.a", "SELECT 1 FROM t JOIN u ON t.a LIKE u.a"
+    )
     like = tree.find(exp.Like) if tree else None
     assert like is not None
     assert position_of(like) == 0

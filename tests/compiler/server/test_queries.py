@@ -28,31 +28,43 @@ ROWS = {
 def planner(conn: Connection) -> Connection:
     install.install(conn)
     conn.execute("CREATE TYPE pair AS (x int, y text)")
-    conn.execute("CREATE TABLE k (id int PRIMARY KEY); CREATE TABLE t (id int PRIMARY KEY, n int, x int, y text)")
+    conn.execute(
+        "CREATE TABLE k (id int PRIMARY KEY); CREATE TABLE t (id int PRIMARY KEY, n int, x int, y text)"
+    )
     return conn
 
 
-def test_an_anonymous_row_as_a_column_is_refused_with_a_workaround_that_works(planner: Connection) -> None:
+def test_an_anonymous_row_as_a_column_is_refused_with_a_workaround_that_works(
+    planner: Connection,
+) -> None:
     """It was refused in the server's words, by a name of ours: column "x0" has pseudo-type record."""
     for query in ROWS.values():
         with pytest.raises(Unsupported, match="anonymous row") as refused:
             plan_query(planner, query.format(row="ROW(x, y)", other="ROW(1, 'a'::text)"))
         assert "composite type" in refused.value.hint
         assert "ROW" in refused.value.message
-        assert plan_query(planner, query.format(row="ROW(x, y)::pair", other="ROW(1, 'a')::pair")).blocks
+        assert plan_query(
+            planner, query.format(row="ROW(x, y)::pair", other="ROW(1, 'a')::pair")
+        ).blocks
 
 
 def test_an_anonymous_row_that_is_compared_in_place_is_no_column(planner: Connection) -> None:
-    assert plan_query(planner, "SELECT q.n FROM (SELECT n, ROW(x, y) AS r FROM t) AS q WHERE q.r = ROW(1, 'a')").blocks
+    assert plan_query(
+        planner, "SELECT q.n FROM (SELECT n, ROW(x, y) AS r FROM t) AS q WHERE q.r = ROW(1, 'a')"
+    ).blocks
 
 
 @pytest.mark.spark
 def test_names_of_the_user_are_read_along_the_users_path(
     database: str, spark: SparkSession, writer: psycopg.Connection
 ) -> None:
-    writer.execute("CREATE SCHEMA millstream_app; CREATE TABLE millstream_app.t (id int PRIMARY KEY)")
+    writer.execute(
+        "CREATE SCHEMA millstream_app; CREATE TABLE millstream_app.t (id int PRIMARY KEY)"
+    )
     writer.execute("CREATE TABLE public.t (id text); INSERT INTO millstream_app.t VALUES (1)")
-    with millstream.connect(make_conninfo(database, options="-csearch_path=millstream_app"), spark=spark) as ms:
+    with millstream.connect(
+        make_conninfo(database, options="-csearch_path=millstream_app"), spark=spark
+    ) as ms:
         ms.create_stream_table("st", "SELECT id FROM t")
         assert writer.execute("SELECT id FROM millstream_app.st").fetchall() == [(1,)]
         assert ms.refresh("st").name == "st"
@@ -64,8 +76,12 @@ def test_a_path_of_our_own_schemas_does_not_show_them_to_the_query(
     database: str, spark: SparkSession, writer: psycopg.Connection
 ) -> None:
     """With our schema on the path, `sources` was a table of the catalog."""
-    writer.execute("CREATE TABLE public.sources (id int PRIMARY KEY); INSERT INTO public.sources VALUES (7)")
-    with millstream.connect(make_conninfo(database, options="-csearch_path=millstream,public"), spark=spark) as ms:
+    writer.execute(
+        "CREATE TABLE public.sources (id int PRIMARY KEY); INSERT INTO public.sources VALUES (7)"
+    )
+    with millstream.connect(
+        make_conninfo(database, options="-csearch_path=millstream,public"), spark=spark
+    ) as ms:
         ms.create_stream_table("st", "SELECT id FROM sources")
         assert writer.execute("SELECT id FROM public.st").fetchall() == [(7,)]
 

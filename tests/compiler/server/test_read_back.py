@@ -1,7 +1,8 @@
 """Any immutable expression over one table is read and given back to PostgreSQL word for word.
 
-The server prints the query, we parse and print it again, and the server must find the same query in it. What our parser
-would translate (substr to SUBSTRING, x ^ 2 to power) would be refused by that check, so these are planned in full.
+The server prints the query, we parse and print it again, and the server must find the same query in
+it. What our parser would translate (substr to SUBSTRING, x ^ 2 to power) would be refused by that
+check, so these are planned in full.
 """
 
 from __future__ import annotations
@@ -186,19 +187,30 @@ def test_conditions_are_read_back(planner: Connection, conditions: list[str]) ->
 
 
 @chunks
-def test_they_mean_the_same_when_they_come_from_a_subquery(planner: Connection, conditions: list[str]) -> None:
+def test_they_mean_the_same_when_they_come_from_a_subquery(
+    planner: Connection, conditions: list[str]
+) -> None:
     """Written into another expression they keep their parentheses."""
     columns = ", ".join(f"({condition}) AS p{place}" for place, condition in enumerate(conditions))
-    over = [f"NOT q.p{place} AND (q.p{place} = q.ok) IS NOT TRUE" for place in range(len(conditions))]
+    over = [
+        f"NOT q.p{place} AND (q.p{place} = q.ok) IS NOT TRUE" for place in range(len(conditions))
+    ]
     query = f"SELECT q.id FROM (SELECT id, ok, {columns} FROM t) AS q WHERE {' AND '.join(over)}"
-    wanted = [part for one in conditions for part in (f"NOT ({one})", f"(({one}) = ok) IS NOT TRUE")]
+    wanted = [
+        part for one in conditions for part in (f"NOT ({one})", f"(({one}) = ok) IS NOT TRUE")
+    ]
     assert_same(planner, filters(planner, query), wanted)
 
 
 def assert_same(conn: Connection, ours: list[str], theirs: list[str]) -> None:
     """Both lists are one condition to the server."""
-    texts = [" AND ".join(f"({condition})" for condition in conditions) for conditions in (ours, theirs)]
-    one, other = (_canonical(conn, f"SELECT id FROM t WHERE {text}").replace(") AND (", ")\nAND (") for text in texts)
+    texts = [
+        " AND ".join(f"({condition})" for condition in conditions) for conditions in (ours, theirs)
+    ]
+    one, other = (
+        _canonical(conn, f"SELECT id FROM t WHERE {text}").replace(") AND (", ")\nAND (")
+        for text in texts
+    )
     assert one == other
 
 

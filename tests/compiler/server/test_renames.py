@@ -1,4 +1,6 @@
-"""A query whose relations and columns were renamed means what it meant: PostgreSQL's own view of it is the oracle."""
+"""A query whose relations and columns were renamed means what it meant: PostgreSQL's own view of it
+is the oracle.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_a_text_follows_renames_as_a_view_does(conn: Connection, ddl: str) -> No
     for what, query in QUERIES.items():
         texts[what] = queries.canonical(conn, query).text
         conn.execute(f'CREATE VIEW aside."{what}" AS {texts[what]}'.encode())
-        views[what] = conn.execute("SELECT %s::regclass::oid::int8", (f'aside."{what}"',)).fetchall()[0][0]
+        views[what] = conn.execute(
+            "SELECT %s::regclass::oid::int8", (f'aside."{what}"',)
+        ).fetchall()[0][0]
         names[what] = query_names.of_view(conn, views[what])
         assert renames.find(conn, names[what]) == []
     conn.execute(ddl.encode())
@@ -56,7 +60,10 @@ def test_a_text_follows_renames_as_a_view_does(conn: Connection, ddl: str) -> No
         followed = renames.follow(conn, text, renamed) if renamed else text
         # Aliases are the names that tables had; the trees are the same but for those.
         found, expected = queries.reread(conn, followed), queries.view(conn, views[what])
-        if _meaning(conn, followed) != _meaning(conn, expected.text) or found.operators != expected.operators:
+        if (
+            _meaning(conn, followed) != _meaning(conn, expected.text)
+            or found.operators != expected.operators
+        ):
             wrong[what] = (followed, expected.text)
     assert wrong == {}
 

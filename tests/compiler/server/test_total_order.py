@@ -23,7 +23,8 @@ def test_an_order_is_added_where_there_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["SELECT a, j FROM t ORDER BY a", "SELECT a, j FROM t ORDER BY a FETCH FIRST 2 ROWS WITH TIES"]
+    "text",
+    ["SELECT a, j FROM t ORDER BY a", "SELECT a, j FROM t ORDER BY a FETCH FIRST 2 ROWS WITH TIES"],
 )
 def test_queries_whose_rows_do_not_depend_on_ties_stay(text: str) -> None:
     assert with_total_order(text, COLUMNS) == text

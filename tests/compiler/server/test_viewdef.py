@@ -26,13 +26,19 @@ def test_an_ordinary_text_is_not_touched() -> None:
 
 
 def test_parentheses_that_the_server_drops_are_removed_everywhere() -> None:
-    assert readable_text("SELECT (((a >= 1) AND (a <= 2)) AND b)") == "SELECT ((a >= 1) AND (a <= 2) AND b)"
+    assert (
+        readable_text("SELECT (((a >= 1) AND (a <= 2)) AND b)")
+        == "SELECT ((a >= 1) AND (a <= 2) AND b)"
+    )
 
 
 def test_aliases_of_a_recursive_table_name_its_own_columns_only() -> None:
     tree = parsed(readable_text(PRINTED))
     tables = [table for table in tree.find_all(exp.Table) if table.name == "r"]
-    assert [[column.name for column in table.args["alias"].columns] for table in tables] == [["n"], ["n"]]
+    assert [[column.name for column in table.args["alias"].columns] for table in tables] == [
+        ["n"],
+        ["n"],
+    ]
 
 
 def test_the_values_of_a_cycle_mark_have_no_cast() -> None:
@@ -54,7 +60,9 @@ def test_a_corrected_text_is_not_corrected_again() -> None:
         ("r AS (VALUES (1, 2) UNION SELECT 1, 2)", ["column1", "column2"]),
     ],
 )
-def test_the_columns_of_a_recursion_are_named_by_its_alias_and_then_by_its_base(query: str, names: list[str]) -> None:
+def test_the_columns_of_a_recursion_are_named_by_its_alias_and_then_by_its_base(
+    query: str, names: list[str]
+) -> None:
     cte = parsed(f"WITH RECURSIVE {query} SELECT 1").find(exp.CTE)
     assert cte is not None
     assert recursive_columns(cte) == names

@@ -23,6 +23,8 @@ INT4, TIMESTAMPTZ, DATE = 23, 1184, 1082
         (99, TIMESTAMPTZ, False),
     ],
 )
-def test_the_text_of_some_types_depends_on_the_session(function: int, type_: int, depends: bool) -> None:
+def test_the_text_of_some_types_depends_on_the_session(
+    function: int, type_: int, depends: bool
+) -> None:
     tree = parse(f"({{FUNCEXPR :funcid {function} :args ({{CONST :consttype {type_}}})}})")
     assert session_dependent(tree, NAMES) == ({function} if depends else set())

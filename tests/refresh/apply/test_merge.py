@@ -1,4 +1,6 @@
-"""Rows written are rows planned, whatever users have hung on or altered of the stream table's own table."""
+"""Rows written are rows planned, whatever users have hung on or altered of the stream table's own
+table.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
 
 def hang(writer: psycopg.Connection, body: str, events: str = "INSERT OR UPDATE OR DELETE") -> None:
     """Put a BEFORE ROW trigger on the stream table."""
-    writer.execute(f"CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$".encode())
+    writer.execute(
+        f"CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$".encode()
+    )
     make = f'CREATE TRIGGER "Meddle" BEFORE {events} ON st FOR EACH ROW EXECUTE FUNCTION meddle()'
     writer.execute(make.encode())
 
@@ -54,7 +58,9 @@ MEDDLING = {
 def test_a_trigger_that_changes_or_drops_rows_is_refused_by_name(
     ms: Millstream, writer: psycopg.Connection, query: str, body: str
 ) -> None:
-    """A BEFORE ROW trigger that changed NEW was believed: the table was wrong, and only verify told."""
+    """A BEFORE ROW trigger that changed NEW was believed: the table was wrong, and only verify
+    told.
+    """
     ms.create_stream_table("st", query)
     hang(writer, body)
     before = sorted(writer.execute("TABLE st").fetchall(), key=str)
@@ -153,7 +159,9 @@ def test_a_table_that_was_altered_is_told_with_the_way_back_which_works(
         "CREATE INDEX ON st (v)",
     ],
 )
-def test_what_does_not_change_the_rows_is_no_trouble(ms: Millstream, writer: psycopg.Connection, ddl: str) -> None:
+def test_what_does_not_change_the_rows_is_no_trouble(
+    ms: Millstream, writer: psycopg.Connection, ddl: str
+) -> None:
     ms.create_stream_table("st", "SELECT id, v FROM t")
     writer.execute(ddl.encode())
     writer.execute("INSERT INTO t VALUES (30, 1, NULL)")
@@ -169,12 +177,18 @@ def test_what_does_not_change_the_rows_is_no_trouble(ms: Millstream, writer: psy
         "ALTER TABLE st DROP COLUMN v; ALTER TABLE st ADD COLUMN v int DEFAULT 500",
     ],
 )
-def test_values_that_ddl_has_replaced_are_computed_again(ms: Millstream, writer: psycopg.Connection, ddl: str) -> None:
+def test_values_that_ddl_has_replaced_are_computed_again(
+    ms: Millstream, writer: psycopg.Connection, ddl: str
+) -> None:
     """A rewrite changes rows without a write that a trigger could refuse."""
     ms.create_stream_table("st", "SELECT id, v FROM t", refresh_mode="DIFFERENTIAL")
     writer.execute(ddl.encode())
     report = ms.refresh("st")
-    assert (report.action, report.reason, report.rows_updated) == ("REINITIALIZE", "TABLE_ALTERED", 9)
+    assert (report.action, report.reason, report.rows_updated) == (
+        "REINITIALIZE",
+        "TABLE_ALTERED",
+        9,
+    )
     assert ms.verify("st").ok
     writer.execute("UPDATE t SET v = 100 WHERE id = 1")
     assert ms.refresh("st").action == "DIFFERENTIAL"

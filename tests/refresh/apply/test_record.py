@@ -1,4 +1,7 @@
-"""Recording a refresh: who asked for it. Frontier and history: `tests/refresh/test_refresher.py`, `tests/catalog`."""
+"""Recording a refresh: who asked for it.
+
+Frontier and history: `tests/refresh/test_refresher.py`, `tests/catalog`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Reading by key messages: the keys that are sent, and each stored row once. Whole join trees are tested with the
-planner of messages, in `tests/compiler/blocks/test_demand.py`."""
+"""Reading by key messages: the keys that are sent, and each stored row once. Whole join trees are
+tested with the planner of messages, in `tests/compiler/blocks/test_demand.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ _ORDERS = table("orders", "id int4", key="id")
 ORDERS = Input(
     "i0",
     Scan(_ORDERS, "o"),
-    tuple(Leaf(c.name, Expr.ref("o", c.name), c.type, "carry", wire_of(c.type)) for c in _ORDERS.columns),
+    tuple(
+        Leaf(c.name, Expr.ref("o", c.name), c.type, "carry", wire_of(c.type))
+        for c in _ORDERS.columns
+    ),
     (),
 )
 
@@ -39,7 +43,9 @@ def stored(*rows: tuple[int, str]) -> pa.Table:
 
 
 def images(*ids: int) -> pa.Table:
-    return pa.Table.from_pylist([{"id": id_, "__before": -1, "__after": 0} for id_ in ids], schema_of(ORDERS))
+    return pa.Table.from_pylist(
+        [{"id": id_, "__before": -1, "__after": 0} for id_ in ids], schema_of(ORDERS)
+    )
 
 
 def test_each_key_is_sent_once() -> None:
@@ -81,7 +87,9 @@ def test_images_come_beside_the_stored_rows_that_they_correct() -> None:
 
 
 def test_in_a_long_join_a_stored_row_and_its_image_are_one_row() -> None:
-    rows = rows_of(ORDERS, InputRows(first=images(1), found=[stored((1, "p1"))]), no_engine, joined=4)
+    rows = rows_of(
+        ORDERS, InputRows(first=images(1), found=[stored((1, "p1"))]), no_engine, joined=4
+    )
     assert isinstance(rows, pa.Table)
     assert rows.to_pylist() == [{"id": 1, "__before": 0, "__after": 1}]
 

@@ -21,7 +21,11 @@ def ints(*values: int | None, type_: pa.DataType | None = None) -> pa.ChunkedArr
 
 def rows(*keys: int | None, located: bool = False) -> pa.Table:
     table = pa.table({"c": ints(*keys)})
-    return table.append_column(ROW, pa.array([str(key) for key in keys], pa.string())) if located else table
+    return (
+        table.append_column(ROW, pa.array([str(key) for key in keys], pa.string()))
+        if located
+        else table
+    )
 
 
 def test_messages_start_from_images_and_from_rows_that_cross_a_filter() -> None:
@@ -75,10 +79,15 @@ def test_first_rows_taken_for_stored_ones_are_found_rows_if_they_can_be_identifi
     assert InputRows(first, [], SCANNED).as_stored() == InputRows(whole=SCANNED)
 
 
-@pytest.mark.parametrize(("nulls", "expected"), [(False, [True, False, False]), (True, [True, False, True])])
+@pytest.mark.parametrize(
+    ("nulls", "expected"), [(False, [True, False, False]), (True, [True, False, True])]
+)
 def test_a_null_is_among_nulls_only_if_nulls_are_equal(nulls: bool, expected: list[bool]) -> None:
     assert is_in(ints(1, 2, None), ints(1, None), nulls=nulls).to_pylist() == expected
 
 
 def test_integers_of_two_widths_are_compared_by_value() -> None:
-    assert is_in(ints(1, 2), ints(2, 2**40, type_=pa.int64()), nulls=False).to_pylist() == [False, True]
+    assert is_in(ints(1, 2), ints(2, 2**40, type_=pa.int64()), nulls=False).to_pylist() == [
+        False,
+        True,
+    ]

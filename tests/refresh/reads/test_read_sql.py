@@ -28,7 +28,10 @@ _ORDERS = table("orders", "id int4, note varchar(5)", key="id")
 ORDERS = Input(
     "i0",
     Scan(_ORDERS, "o"),
-    tuple(Leaf(c.name, Expr.ref("o", c.name), c.type, "carry", wire_of(c.type)) for c in _ORDERS.columns),
+    tuple(
+        Leaf(c.name, Expr.ref("o", c.name), c.type, "carry", wire_of(c.type))
+        for c in _ORDERS.columns
+    ),
     (Expr.parse('"o"."id" > 3'),),
 )
 MOVED = FilterVersions(was="o.id < 10", now="o.id < 20", between="o.id BETWEEN 10 AND 20")
@@ -52,17 +55,24 @@ def test_an_input_without_filters_has_no_where_clause() -> None:
 
 @pytest.mark.parametrize("before", [0, 1])
 def test_a_stored_row_counts_as_often_before_as_the_caller_says_and_once_after(before: int) -> None:
-    assert f", {before}, 1 FROM public.orders AS " in all_sql(ORDERS, "public.orders", before=before)
+    assert f", {before}, 1 FROM public.orders AS " in all_sql(
+        ORDERS, "public.orders", before=before
+    )
 
 
 def test_an_image_corrects_the_count_before_only() -> None:
-    assert ", CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END, 0 FROM images AS " in images_sql(ORDERS, "images")
+    assert ", CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END, 0 FROM images AS " in images_sql(
+        ORDERS, "images"
+    )
 
 
 def test_a_row_that_crosses_a_temporal_filter_counts_in_the_version_that_it_passes() -> None:
     counts, conditions = MOVED.stored(1)
     assert MOVED.may_cross
-    assert counts == ["CASE WHEN o.id < 10 THEN 1 ELSE 0 END", "CASE WHEN o.id < 20 THEN 1 ELSE 0 END"]
+    assert counts == [
+        "CASE WHEN o.id < 10 THEN 1 ELSE 0 END",
+        "CASE WHEN o.id < 20 THEN 1 ELSE 0 END",
+    ]
     assert conditions == ["((o.id < 10) OR (o.id < 20))"]
 
 

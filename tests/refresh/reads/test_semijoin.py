@@ -28,20 +28,28 @@ INT4 = PgType(23, "integer", "int4")
 
 def reading(*types: PgType) -> Input:
     columns = tuple(Column(f"c{n}", type_) for n, type_ in enumerate(types))
-    leaves = tuple(Leaf(c.name, Expr.ref("t", c.name), c.type, "carry", wire_of(c.type)) for c in columns)
-    read = SourceTable(columns, oid=1, schema="public", name="t", key=tuple(c.name for c in columns))
+    leaves = tuple(
+        Leaf(c.name, Expr.ref("t", c.name), c.type, "carry", wire_of(c.type)) for c in columns
+    )
+    read = SourceTable(
+        columns, oid=1, schema="public", name="t", key=tuple(c.name for c in columns)
+    )
     return Input("i0", Scan(read, "t"), leaves, ())
 
 
 def rows(*listed: tuple[float | int | None, ...], type_: pa.DataType | None = None) -> pa.Table:
     fields = [("c0", type_)] if type_ is not None else []
     schema = pa.schema([*fields, ("__before", pa.int64()), ("__after", pa.int64())])
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in listed], schema)
+    return pa.Table.from_pylist(
+        [dict(zip(schema.names, row, strict=True)) for row in listed], schema
+    )
 
 
 def test_a_stored_row_and_the_image_that_corrects_it_are_one() -> None:
     """In a join of twenty tables an inserted row was two rows of each, and 2^20 of the join."""
-    found = count_duplicates(reading(INT4), rows((7, 1, 1), (7, -1, 0), (8, 1, 1), type_=pa.int32()), corrected=True)
+    found = count_duplicates(
+        reading(INT4), rows((7, 1, 1), (7, -1, 0), (8, 1, 1), type_=pa.int32()), corrected=True
+    )
     assert sorted(found.to_pylist(), key=str) == [
         {"c0": 7, "__before": 0, "__after": 1},
         {"c0": 8, "__before": 1, "__after": 1},
@@ -49,13 +57,17 @@ def test_a_stored_row_and_the_image_that_corrects_it_are_one() -> None:
 
 
 def test_zeros_of_either_sign_stay_apart() -> None:
-    found = count_duplicates(reading(FLOAT8), rows((0.0, 1, 0), (-0.0, 0, 1), type_=pa.float64()), corrected=True)
+    found = count_duplicates(
+        reading(FLOAT8), rows((0.0, 1, 0), (-0.0, 0, 1), type_=pa.float64()), corrected=True
+    )
     assert sorted(str(one) for one in found["c0"].to_pylist()) == ["-0.0", "0.0"]
 
 
 def test_not_a_number_and_null_are_values() -> None:
     found = count_duplicates(
-        reading(FLOAT8), rows(*[(float("nan"), 1, 1), (None, 1, 1)] * 2, type_=pa.float64()), corrected=True
+        reading(FLOAT8),
+        rows(*[(float("nan"), 1, 1), (None, 1, 1)] * 2, type_=pa.float64()),
+        corrected=True,
     )
     assert found["__before"].to_pylist() == [2, 2]
 
@@ -70,7 +82,9 @@ def test_rows_without_columns_are_counted(image: int) -> None:
 # -- the reduction -----------------------------------------------------------------------------
 
 
-def branch(*, kind: JoinKind = "inner", pairs: tuple[tuple[str, str], ...] = (("c0", "c0"),)) -> Branch:
+def branch(
+    *, kind: JoinKind = "inner", pairs: tuple[tuple[str, str], ...] = (("c0", "c0"),)
+) -> Branch:
     """`a` joined to `b` by column c0."""
     inputs = tuple(replace(reading(INT4), name=name) for name in "ab")
     return Branch(inputs, (Edge("a", "b", pairs, kind),), Read(inputs[0]), ())
@@ -80,10 +94,14 @@ def keys(*values: int | None) -> pa.Table:
     return pa.table({"c0": pa.array(values, pa.int32())})
 
 
-def reduced(joined: Branch, name: str, rows: pa.Table, partners: InputRows, waiting: Sequence[Id] = ()) -> list[int]:
+def reduced(
+    joined: Branch, name: str, rows: pa.Table, partners: InputRows, waiting: Sequence[Id] = ()
+) -> list[int]:
     """The keys that are left of the rows of an input, when the other end holds these partners."""
     other = "b" if name == "a" else "a"
-    reduction = SemiJoinReduction(joined, {name: InputRows(first=rows), other: partners}, set(waiting))
+    reduction = SemiJoinReduction(
+        joined, {name: InputRows(first=rows), other: partners}, set(waiting)
+    )
     values: list[int] = reduction.rows(name, rows)["c0"].to_pylist()
     return values
 
@@ -95,7 +113,9 @@ def few_rows_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_rows_are_compared")
 def test_rows_without_a_match_are_dropped() -> None:
-    assert reduced(branch(), "a", keys(1, 2, None, 2), InputRows(first=keys(2), found=[keys(3)])) == [2, 2]
+    assert reduced(
+        branch(), "a", keys(1, 2, None, 2), InputRows(first=keys(2), found=[keys(3)])
+    ) == [2, 2]
 
 
 @pytest.mark.usefixtures("few_rows_are_compared")

@@ -12,7 +12,9 @@ from millstream.errors import BadSetting
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("schema", ["millstream", "millstream_state", "pg_catalog", "information_schema"])
+@pytest.mark.parametrize(
+    "schema", ["millstream", "millstream_state", "pg_catalog", "information_schema"]
+)
 def test_schemas_of_the_servers_and_ours_are_not_for_stream_tables(
     ms: Millstream, writer: psycopg.Connection, schema: str
 ) -> None:

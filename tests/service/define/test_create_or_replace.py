@@ -41,9 +41,16 @@ def writer(database: str) -> Iterator[psycopg.Connection]:
         yield conn
 
 
-def test_create_or_replace_creates_alters_or_does_nothing(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_create_or_replace_creates_alters_or_does_nothing(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     done = list[str]()
-    for query, schedule in ((QUERIES[0], "1m"), (QUERIES[0], "5m"), (QUERIES[2], "5m"), (QUERIES[2], "5m")):
+    for query, schedule in (
+        (QUERIES[0], "1m"),
+        (QUERIES[0], "5m"),
+        (QUERIES[2], "5m"),
+        (QUERIES[2], "5m"),
+    ):
         report = ms.create_or_replace_stream_table("st", query, schedule=schedule)
         done.append(report.reason if report else "nothing")
         assert ms.app.named("st").schedule == schedule

@@ -36,11 +36,17 @@ def left(conn: Connection) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def mill(conn: Connection, database: str) -> Iterator[Millstream]:
-    """Millstream as a role that is no superuser, a member of the role "shop_..." that owns the source shop.orders."""
+    """Millstream as a role that is no superuser, a member of the role "shop_..." that owns the
+    source shop.orders.
+    """
     mill, shop = f"mill_{conn.info.dbname}", f"shop_{conn.info.dbname}"
     conn.execute(f"CREATE ROLE {mill} LOGIN; CREATE ROLE {shop}; GRANT {shop} TO {mill}")
-    conn.execute(f"GRANT CREATE ON DATABASE {conn.info.dbname} TO {mill}; GRANT CREATE ON SCHEMA public TO {mill}")
-    conn.execute(f"CREATE SCHEMA shop AUTHORIZATION {shop}; CREATE TABLE shop.orders (id int, amount int)")
+    conn.execute(
+        f"GRANT CREATE ON DATABASE {conn.info.dbname} TO {mill}; GRANT CREATE ON SCHEMA public TO {mill}"
+    )
+    conn.execute(
+        f"CREATE SCHEMA shop AUTHORIZATION {shop}; CREATE TABLE shop.orders (id int, amount int)"
+    )
     conn.execute(f"ALTER TABLE shop.orders OWNER TO {shop}")
     with millstream.connect(database.replace("tester@", f"{mill}@")) as ms:
         yield ms
@@ -50,7 +56,9 @@ def mill(conn: Connection, database: str) -> Iterator[Millstream]:
 def test_a_source_that_is_no_longer_ours_to_alter_is_released_all_the_same(
     conn: Connection, database: str, mill: Millstream
 ) -> None:
-    """The bug: the table was gone, then the trigger could not be dropped, and the error left the rest for ever."""
+    """The bug: the table was gone, then the trigger could not be dropped, and the error left the
+    rest for ever.
+    """
     before = left(conn)
     mill.create_stream_table("m", "SELECT id, amount FROM shop.orders", initialize=False)
     mill_role, shop = mill.app.conn.info.user, mill.app.conn.info.user.replace("mill", "shop")
@@ -80,7 +88,9 @@ def test_a_source_given_to_a_stranger_in_a_closed_schema_is_released(
             conn.execute(f"SELECT * FROM {table}")
 
 
-def test_a_replica_identity_that_is_not_ours_to_set_back_is_left(conn: Connection, mill: Millstream) -> None:
+def test_a_replica_identity_that_is_not_ours_to_set_back_is_left(
+    conn: Connection, mill: Millstream
+) -> None:
     mill.create_stream_table("m", "SELECT id FROM shop.orders", initialize=False)
     conn.execute("ALTER TABLE shop.orders REPLICA IDENTITY FULL")
     conn.execute(
@@ -88,7 +98,9 @@ def test_a_replica_identity_that_is_not_ours_to_set_back_is_left(conn: Connectio
     )
     conn.execute("ALTER TABLE shop.orders OWNER TO tester; ALTER SCHEMA shop OWNER TO tester")
     mill.drop_stream_table("m")
-    assert conn.execute("SELECT relreplident FROM pg_class WHERE oid = 'shop.orders'::regclass").fetchall() == [("f",)]
+    assert conn.execute(
+        "SELECT relreplident FROM pg_class WHERE oid = 'shop.orders'::regclass"
+    ).fetchall() == [("f",)]
 
 
 @pytest.mark.parametrize("cascade", [False, True])
@@ -124,7 +136,9 @@ def test_what_is_still_used_stays_whole(conn: Connection, mill: Millstream) -> N
     assert [kind for kind, _ in left(conn)] == ["relation"]
 
 
-def test_a_source_that_another_stream_table_reads_stays_captured(conn: Connection, mill: Millstream) -> None:
+def test_a_source_that_another_stream_table_reads_stays_captured(
+    conn: Connection, mill: Millstream
+) -> None:
     mill.create_stream_table("m", "SELECT id FROM shop.orders", initialize=False)
     before = left(conn)
     mill.create_stream_table("n", "SELECT id, amount FROM shop.orders", initialize=False)

@@ -1,4 +1,6 @@
-"""A stream table that gets another query has the former rows, then those of the new query, and nothing else."""
+"""A stream table that gets another query has the former rows, then those of the new query, and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def writer(database: str) -> Iterator[psycopg.Connection]:
         yield conn
 
 
-def test_a_stream_table_gets_one_query_after_the_other(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_stream_table_gets_one_query_after_the_other(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     ms.create_stream_table("st", QUERIES[-1])
     ms.create_stream_table("reader", "SELECT count(*) AS n FROM st")
     oid = writer.execute("SELECT 'st'::regclass::oid").fetchall()
@@ -70,7 +74,9 @@ def test_a_stream_table_gets_one_query_after_the_other(ms: Millstream, writer: p
         assert ms.verify("reader").ok
     assert writer.execute("SELECT 'st'::regclass::oid").fetchall() == oid
     kept = "SELECT obj_description(oid, 'pg_class'), has_table_privilege('public', oid, 'SELECT') FROM pg_class"
-    assert writer.execute(f"{kept} WHERE oid = 'st'::regclass".encode()).fetchall() == [("ours", True)]
+    assert writer.execute(f"{kept} WHERE oid = 'st'::regclass".encode()).fetchall() == [
+        ("ours", True)
+    ]
     assert {source.name for source in sources.every(ms.app.conn)} == {"t", "st"}
 
 
@@ -89,7 +95,11 @@ def test_what_cannot_be_done_changes_nothing(ms: Millstream, writer: psycopg.Con
         with pytest.raises(error):
             ms.alter_stream_table("st", query=query)
         after = ms.app.named("st")
-        assert (after.query, after.frontier, after.row_key) == (before.query, before.frontier, before.row_key)
+        assert (after.query, after.frontier, after.row_key) == (
+            before.query,
+            before.frontier,
+            before.row_key,
+        )
         assert {source.name for source in sources.every(ms.app.conn)} == {"t", "st"}
         oracle.check(ms.app.conn, QUERIES[0], "st")
     writer.execute(CHANGE.format(n=20).encode())
@@ -97,7 +107,8 @@ def test_what_cannot_be_done_changes_nothing(ms: Millstream, writer: psycopg.Con
     oracle.check(ms.app.conn, QUERIES[0], "st")
 
 
-# Each with the columns that the reader reads: other rows, another type, another key, one more column; and back.
+# Each with the columns that the reader reads: other rows, another type, another key, one more
+# column; and back.
 SWAPS = [
     "SELECT g, sum(v) AS total FROM t GROUP BY g",
     "SELECT g, sum(v) AS total FROM t WHERE v > 2 GROUP BY g",
@@ -145,7 +156,9 @@ def rows(conn: psycopg.Connection, query: str) -> object:
 def test_readers_at_work_see_the_former_rows_then_the_new_ones_and_nothing_else(
     database: str, spark: SparkSession, writer: psycopg.Connection
 ) -> None:
-    """Sessions that select, and a stream table that reads, while a service gives one query after the other."""
+    """Sessions that select, and a stream table that reads, while a service gives one query after
+    the other.
+    """
     writer.prepare_threshold = None
 
     def asked(call: str) -> None:
@@ -163,6 +176,8 @@ def test_readers_at_work_see_the_former_rows_then_the_new_ones_and_nothing_else(
             wait_until(lambda last=last: rows(writer, "TABLE reader") == last)  # type: ignore[misc]  # no name for it
             reading.stop()
             wanted = {"TABLE st": [rows(writer, former), rows(writer, new)]}
-            wanted["TABLE reader"] = [rows(writer, COUNTED.format(st=f"({query}) AS q")) for query in (former, new)]
+            wanted["TABLE reader"] = [
+                rows(writer, COUNTED.format(st=f"({query}) AS q")) for query in (former, new)
+            ]
             for query, seen in reading.seen.items():
                 assert seen in (wanted[query], wanted[query][:1], wanted[query][1:]), (new, query)

@@ -49,7 +49,10 @@ def shop(server: Server) -> Iterator[Millstream]:
 def test_an_accepted_query_has_its_columns_key_and_blocks(shop: Millstream) -> None:
     found = shop.validate(TOTALS)
     assert found.ok
-    assert [(column.name, column.type) for column in found.columns] == [("region", "integer"), ("total", "numeric")]
+    assert [(column.name, column.type) for column in found.columns] == [
+        ("region", "integer"),
+        ("total", "numeric"),
+    ]
     assert found.key == "key (region)"
     assert [(block.name, block.materializes) for block in found.blocks] == [
         ("result", 'the state of each group ("orders"."region")')
@@ -77,12 +80,18 @@ def test_an_accepted_query_has_its_columns_key_and_blocks(shop: Millstream) -> N
         ),
     ],
 )
-def test_each_block_says_what_it_stores(shop: Millstream, query: str, materialized: list[str]) -> None:
+def test_each_block_says_what_it_stores(
+    shop: Millstream, query: str, materialized: list[str]
+) -> None:
     assert [block.materializes for block in shop.validate(query).blocks] == materialized
 
 
-def test_sources_come_with_the_columns_that_are_read_and_how_they_would_be_captured(shop: Millstream) -> None:
-    found = shop.validate("SELECT o.id, r.name FROM orders AS o JOIN regions AS r ON r.id = o.region")
+def test_sources_come_with_the_columns_that_are_read_and_how_they_would_be_captured(
+    shop: Millstream,
+) -> None:
+    found = shop.validate(
+        "SELECT o.id, r.name FROM orders AS o JOIN regions AS r ON r.id = o.region"
+    )
     assert {source.name: source.columns for source in found.sources} == {
         "public.orders": ("id", "region"), "public.regions": ("id", "name"),
     }  # fmt: skip
@@ -96,7 +105,10 @@ def test_sources_come_with_the_columns_that_are_read_and_how_they_would_be_captu
 
 def test_capture_by_triggers_is_no_fault_where_it_is_wanted(shop: Millstream) -> None:
     [source] = shop.validate(TOTALS, cdc_mode="trigger").sources
-    assert (source.capture, source.reason) == ("TRIGGER", "The setting or parameter cdc_mode asks for trigger capture.")
+    assert (source.capture, source.reason) == (
+        "TRIGGER",
+        "The setting or parameter cdc_mode asks for trigger capture.",
+    )
 
 
 def test_capture_from_wal_where_it_is_impossible_is_a_refusal(shop: Millstream) -> None:
@@ -114,7 +126,9 @@ def test_capture_from_wal_where_it_is_impossible_is_a_refusal(shop: Millstream) 
         ("SELECT id FROM orders TABLESAMPLE SYSTEM (10)", "MS102", "TABLESAMPLE"),
     ],
 )
-def test_a_refusal_is_an_answer_with_the_place_in_the_query(shop: Millstream, query: str, code: str, at: str) -> None:
+def test_a_refusal_is_an_answer_with_the_place_in_the_query(
+    shop: Millstream, query: str, code: str, at: str
+) -> None:
     found = shop.validate(query)
     assert not found.ok
     assert found.refusal is not None
@@ -160,7 +174,8 @@ def test_a_stream_table_is_read_without_wal(shop: Millstream) -> None:
 def test_nothing_is_created_and_spark_is_not_started(shop: Millstream) -> None:
     conn = shop.app.conn
     counted = (
-        "SELECT (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_proc), (SELECT count(*) FROM pg_trigger)"
+        "SELECT (SELECT count(*) FROM pg_class), (SELECT count(*) FROM "
+        "pg_proc), (SELECT count(*) FROM pg_trigger)"
     )
     before, tables = conn.execute(counted).fetchall(), stream_tables.every(conn)
     for query in (TOTALS, f"SELECT max(total) FROM ({TOTALS}) AS t", "SELECT nothing FROM orders"):
@@ -174,8 +189,16 @@ def test_nothing_is_created_and_spark_is_not_started(shop: Millstream) -> None:
 def test_it_is_one_json_document(shop: Millstream) -> None:
     accepted = json.loads(json.dumps(shop.validate(TOTALS).as_dict()))
     refused = json.loads(json.dumps(shop.validate("SELECT random() FROM orders").as_dict()))
-    assert (accepted["ok"], accepted["error"], accepted["sources"][0]["capture"]) == (True, None, "WAL")
-    assert (refused["ok"], refused["error"]["code"], refused["error"]["position"]) == (False, "MS103", 8)
+    assert (accepted["ok"], accepted["error"], accepted["sources"][0]["capture"]) == (
+        True,
+        None,
+        "WAL",
+    )
+    assert (refused["ok"], refused["error"]["code"], refused["error"]["position"]) == (
+        False,
+        "MS103",
+        8,
+    )
 
 
 def test_a_deep_query_is_summarised_too(shop: Millstream) -> None:

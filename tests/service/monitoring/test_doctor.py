@@ -95,7 +95,9 @@ def test_prepared_transactions_are_named(conn: Connection, database: str) -> Non
 
 def test_rights_that_lack_are_named(conn: Connection, database: str) -> None:
     role = f"stranger_{conn.info.dbname}"
-    conn.execute(f"CREATE ROLE {role} LOGIN; REVOKE TEMPORARY ON DATABASE {conn.info.dbname} FROM PUBLIC")
+    conn.execute(
+        f"CREATE ROLE {role} LOGIN; REVOKE TEMPORARY ON DATABASE {conn.info.dbname} FROM PUBLIC"
+    )
     try:
         found = checked(database.replace("tester@", f"{role}@"))["rights"]
         assert found.ok is False
@@ -121,5 +123,7 @@ def test_a_setting_that_event_triggers_cannot_see_is_told(
     monkeypatch.setenv("MILLSTREAM_BLOCK_SOURCE_DDL", "true")
     found = checked(database)["event triggers"]
     assert (found.ok, "no effect" in found.found) == (None, True)
-    conn.execute("INSERT INTO millstream.settings (name, value) VALUES ('block_source_ddl', 'true')")
+    conn.execute(
+        "INSERT INTO millstream.settings (name, value) VALUES ('block_source_ddl', 'true')"
+    )
     assert checked(database)["event triggers"].ok is True

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
-    writer.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (1, 1, 1)")
+    writer.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (1, 1, 1)"
+    )
     return writer
 
 
@@ -30,25 +32,39 @@ def health(ms: Millstream, name: str) -> Check:
 def test_it_is_red_where_the_last_refresh_failed_whatever_the_schedule(
     ms: Millstream, writer: psycopg.Connection, schedule: str
 ) -> None:
-    """A manual stream table whose every refresh failed was called healthy: only status and age were looked at."""
+    """A manual stream table whose every refresh failed was called healthy: only status and age were
+    looked at.
+    """
     ms.create_stream_table("st", "SELECT id, 10 / v AS v FROM t", schedule=schedule)
     writer.execute("UPDATE t SET v = 0")
     with pytest.raises(RefreshFailed):
         ms.refresh("st")
     check = health(ms, "stream table public.st")
-    assert (check.ok, check.found) == (False, 'the last refresh failed: refresh of "st" failed [MS402]')
+    assert (check.ok, check.found) == (
+        False,
+        'the last refresh failed: refresh of "st" failed [MS402]',
+    )
     assert check.hint == "See: millstream history public.st"
     writer.execute("UPDATE t SET v = 5")
     ms.refresh("st")
     assert health(ms, "stream table public.st").ok
 
 
-def test_it_is_red_while_trouble_lasts_that_passes_by_itself(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_it_is_red_while_trouble_lasts_that_passes_by_itself(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     ms.create_stream_table("st", "SELECT id FROM t", schedule="manual")
     for _ in range(5):
-        stream_tables.record_transient(ms.app.conn, ms.app.named("st").id, Busy.working_on("st", None))
+        stream_tables.record_transient(
+            ms.app.conn, ms.app.named("st").id, Busy.working_on("st", None)
+        )
     check, (told,) = health(ms, "stream table public.st"), ms.status()
-    assert (check.ok, told.status, told.consecutive_errors, told.transient_errors) == (False, "ACTIVE", 0, 5)
+    assert (check.ok, told.status, told.consecutive_errors, told.transient_errors) == (
+        False,
+        "ACTIVE",
+        0,
+        5,
+    )
     assert "5 times in a row" in check.found
     ms.refresh("st")
     assert health(ms, "stream table public.st").ok
@@ -57,7 +73,9 @@ def test_it_is_red_while_trouble_lasts_that_passes_by_itself(ms: Millstream, wri
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is done to a source, and what gives the query back what it needs, where a refresh cannot."""
+    """What is done to a source, and what gives the query back what it needs, where a refresh
+    cannot.
+    """
 
     done: str
     undone: str = ""
@@ -70,10 +88,16 @@ TROUBLES = {
     "table swapped": Trouble("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int, w int)"),
     "table renamed": Trouble("ALTER TABLE t RENAME TO u", "ALTER TABLE u RENAME TO t"),
     "column dropped": Trouble("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN v int"),
-    "column renamed": Trouble("ALTER TABLE t RENAME COLUMN v TO x", "ALTER TABLE t RENAME COLUMN x TO v"),
-    "column retyped": Trouble("ALTER TABLE t ALTER COLUMN v TYPE bigint", "ALTER TABLE t ALTER COLUMN v TYPE int"),
+    "column renamed": Trouble(
+        "ALTER TABLE t RENAME COLUMN v TO x", "ALTER TABLE t RENAME COLUMN x TO v"
+    ),
+    "column retyped": Trouble(
+        "ALTER TABLE t ALTER COLUMN v TYPE bigint", "ALTER TABLE t ALTER COLUMN v TYPE int"
+    ),
     "unused column dropped": Trouble("ALTER TABLE t DROP COLUMN w"),
-    "key dropped": Trouble("ALTER TABLE t DROP CONSTRAINT t_pkey", "ALTER TABLE t ADD PRIMARY KEY (id)"),
+    "key dropped": Trouble(
+        "ALTER TABLE t DROP CONSTRAINT t_pkey", "ALTER TABLE t ADD PRIMARY KEY (id)"
+    ),
 }
 
 
@@ -81,12 +105,16 @@ TROUBLES = {
 def test_what_it_says_about_a_source_is_what_the_next_refresh_does(
     ms: Millstream, writer: psycopg.Connection, database: str, trouble: Trouble
 ) -> None:
-    """Of a source that was dropped, it said that the next refresh repairs it; the refresh said that it cannot."""
+    """Of a source that was dropped, it said that the next refresh repairs it; the refresh said that
+    it cannot.
+    """
     ms.create_stream_table("st", "SELECT id, v FROM t", schedule="manual")
     ms.create_stream_table("filtered", "SELECT id FROM t WHERE v > 0", schedule="manual")
     oid = writer.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     writer.execute(trouble.done.format(oid=oid).encode())
-    hints = [check.hint for check in ms.health() if check.name.startswith("source ") and not check.ok]
+    hints = [
+        check.hint for check in ms.health() if check.name.startswith("source ") and not check.ok
+    ]
     hints += [check.hint for check in doctor(database) if check.name == "capture" and not check.ok]
     outcomes = [_refreshed(ms, name) for name in ("st", "filtered")]
     failed = [one for one in outcomes if isinstance(one, MillstreamError)]

@@ -19,5 +19,7 @@ def test_a_refresh_repairs_capture_while_the_queries_are_valid(
     assert hint.endswith("millstream drop public.totals")
 
 
-def test_a_source_that_nobody_reads_is_repaired_by_nobody_and_harms_nobody(unfilled: Millstream) -> None:
+def test_a_source_that_nobody_reads_is_repaired_by_nobody_and_harms_nobody(
+    unfilled: Millstream,
+) -> None:
     assert repair_hint.hint(unfilled.app.conn, 1, ()) == repair_hint.REPAIRED

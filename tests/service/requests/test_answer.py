@@ -46,7 +46,9 @@ Answer = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def service(spark: SparkSession) -> Iterator[tuple[Server, Millstream]]:
-    """A server with roles, and a service with a stream table `shop.totals` of the role `owner`, made by request."""
+    """A server with roles, and a service with a stream table `shop.totals` of the role `owner`,
+    made by request.
+    """
     bindir = os.environ.get("MILLSTREAM_TEST_BINDIR") or None
     with embedded(bindir=bindir, settings={"fsync": "off"}) as running:
         with psycopg.connect(running.dsn, autocommit=True) as admin:
@@ -114,7 +116,11 @@ def work(ms: Millstream) -> None:
 def totals(ms: Millstream, owner: Role) -> Iterator[str]:
     """The stream table `shop.totals`, made by a request of its owner."""
     answer = owner.answer(f"create_stream_table('totals', '{TOTALS}', schedule => 'manual')")
-    assert (answer["name"], answer["action"], answer["report"]["action"]) == ('"shop"."totals"', "created", "FULL")
+    assert (answer["name"], answer["action"], answer["report"]["action"]) == (
+        '"shop"."totals"',
+        "created",
+        "FULL",
+    )
     yield "totals"
     if any(table.name == "totals" for table in stream_tables.every(ms.app.conn)):
         ms.drop_stream_table("shop.totals")
@@ -180,23 +186,35 @@ def test_nothing_is_done_that_the_role_could_not_do_itself(
     assert ms.status() == []
 
 
-def test_arguments_that_are_no_object_are_not_read(ms: Millstream, operator: Role, totals: str) -> None:
-    """The bug: read as pairs, they gave the stream table of another role a query. The catalog refuses them too."""
+def test_arguments_that_are_no_object_are_not_read(
+    ms: Millstream, operator: Role, totals: str
+) -> None:
+    """The bug: read as pairs, they gave the stream table of another role a query.
+
+    The catalog refuses them too.
+    """
     id_ = operator.ask("alter_stream_table('totals', schedule => '5m')")
     ms.app.conn.execute("ALTER TABLE millstream.requests DROP CONSTRAINT requests_arguments_check")
-    ms.app.conn.execute('UPDATE millstream.requests SET arguments = \'[["query", "SELECT 1"]]\' WHERE id = %s', (id_,))
+    ms.app.conn.execute(
+        'UPDATE millstream.requests SET arguments = \'[["query", "SELECT 1"]]\' WHERE id = %s',
+        (id_,),
+    )
     work(ms)
     assert operator.look(id_)["code"] == "MS005"
     assert stream_tables.every(ms.app.conn)[0].query == TOTALS
     ms.app.conn.execute("DELETE FROM millstream.requests WHERE id = %s", (id_,))
     check = "CHECK (jsonb_typeof(arguments) = 'object')"
-    ms.app.conn.execute(f"ALTER TABLE millstream.requests ADD CONSTRAINT requests_arguments_check {check}")
+    ms.app.conn.execute(
+        f"ALTER TABLE millstream.requests ADD CONSTRAINT requests_arguments_check {check}"
+    )
 
 
 def test_names_in_the_query_are_those_of_whoever_asks(ms: Millstream, owner: Role) -> None:
     """Both schemas have a table `orders`; the service's own path is public."""
     owner.conn.execute("SET search_path = other, shop")
-    answer = owner.answer("create_stream_table('shop.ids', 'SELECT id FROM orders', initialize => false)")
+    answer = owner.answer(
+        "create_stream_table('shop.ids', 'SELECT id FROM orders', initialize => false)"
+    )
     assert answer["action"] == "created"
     assert [one.sources[0].name for one in ms.status()] == ["other.orders"]
     ms.drop_stream_table("shop.ids")
@@ -204,7 +222,9 @@ def test_names_in_the_query_are_those_of_whoever_asks(ms: Millstream, owner: Rol
         ms.app.named("ids")
 
 
-def test_rights_that_are_lost_while_a_request_waits_are_lost(ms: Millstream, operator: Role, totals: str) -> None:
+def test_rights_that_are_lost_while_a_request_waits_are_lost(
+    ms: Millstream, operator: Role, totals: str
+) -> None:
     id_ = operator.ask("refresh_stream_table('totals')")
     ms.app.conn.execute("REVOKE millstream_operator FROM operator")
     work(ms)
@@ -212,7 +232,9 @@ def test_rights_that_are_lost_while_a_request_waits_are_lost(ms: Millstream, ope
     assert operator.look(id_)["code"] == "MS004"
 
 
-def test_who_does_not_own_it_learns_no_value_of_a_row(ms: Millstream, owner: Role, operator: Role, totals: str) -> None:
+def test_who_does_not_own_it_learns_no_value_of_a_row(
+    ms: Millstream, owner: Role, operator: Role, totals: str
+) -> None:
     with ms.app.conn.transaction(), write_guard.write_permit(ms.app.conn, '"shop"."totals"'):
         ms.app.conn.execute("UPDATE shop.totals SET total = 4711 WHERE region = 'south'")
     shown = operator.answer("verify_stream_table('totals')")
@@ -237,10 +259,14 @@ def begun(ms: Millstream, id_: int) -> int:
     return request.id
 
 
-def test_what_was_created_before_the_service_ended_is_not_created_twice(ms: Millstream, owner: Role) -> None:
+def test_what_was_created_before_the_service_ended_is_not_created_twice(
+    ms: Millstream, owner: Role
+) -> None:
     id_ = owner.ask(f"create_stream_table('totals', '{TOTALS}')")
     rows.start(ms.app.conn, id_)
-    ms.create_stream_table("shop.totals", TOTALS.replace("orders", "shop.orders"), owner="owner", initialize=False)
+    ms.create_stream_table(
+        "shop.totals", TOTALS.replace("orders", "shop.orders"), owner="owner", initialize=False
+    )
     # As the request would have recorded it.
     ms.app.conn.execute("UPDATE millstream.stream_tables SET query = %s", (TOTALS,))
     answer.take_up(ms.app)
@@ -258,7 +284,9 @@ def test_what_was_dropped_before_the_service_ended_is_not_dropped_twice(
     id_ = owner.ask("drop_stream_table('totals')")
     begun(ms, id_)
     ms.drop_stream_table("shop.totals")
-    ms.create_stream_table("shop.totals", "SELECT id FROM shop.orders", owner="owner", initialize=False)
+    ms.create_stream_table(
+        "shop.totals", "SELECT id FROM shop.orders", owner="owner", initialize=False
+    )
     answer.execute(ms.app, id_)
     assert owner.look(id_)["action"] == "dropped"
     assert len(ms.status()) == 1
@@ -323,7 +351,10 @@ def test_a_stream_table_that_another_process_works_on_is_busy_and_one_that_this_
     server, ms = service
     monkeypatch.setattr(refresher, "WAITING", Patience(seconds=0.0))
     table = ms.app.named("shop.totals")
-    with millstream.connect(server.dsn_for("service", "postgres")) as other, other.app.mutex.stream_tables([table.id]):
+    with (
+        millstream.connect(server.dsn_for("service", "postgres")) as other,
+        other.app.mutex.stream_tables([table.id]),
+    ):
         assert owner.answer("refresh_stream_table('totals')")["code"] == "MS401"
         id_ = owner.ask("refresh_stream_table('totals')")
         ms.app._shared.held.add(table.id)
@@ -346,9 +377,9 @@ def test_a_former_leader_answers_nothing(ms: Millstream, owner: Role, totals: st
             answer.execute(ms.app, request.id)
     finally:
         ms.app.epoch = None
-    assert owner.conn.execute("SELECT status FROM millstream.own_requests WHERE id = %s", (id_,)).fetchall() == [
-        ("WAITING",)
-    ]
+    assert owner.conn.execute(
+        "SELECT status FROM millstream.own_requests WHERE id = %s", (id_,)
+    ).fetchall() == [("WAITING",)]
     work(ms)
 
 
@@ -381,7 +412,9 @@ def test_a_former_leader_undoes_nothing_that_came_after_it(
     call: str,
     afterwards: Callable[[Millstream], object],
 ) -> None:
-    """The bug: it stood still after it had begun a drop, and later dropped what was created under the same name."""
+    """The bug: it stood still after it had begun a drop, and later dropped what was created under
+    the same name.
+    """
     server, ms = service
     id_ = owner.ask(call)
     [request] = answer.waiting(ms.app.conn)
@@ -414,7 +447,8 @@ def test_old_answers_are_removed(ms: Millstream, owner: Role, totals: str) -> No
     old, new = (owner.ask("refresh_stream_table('totals')") for _ in range(2))
     work(ms)
     ms.app.conn.execute(
-        "UPDATE millstream.requests SET finished_at = finished_at - interval '31 days' WHERE id = %s", (old,)
+        "UPDATE millstream.requests SET finished_at = finished_at - interval '31 days' WHERE id = %s",
+        (old,),
     )
     answer.prune(ms.app)
     left = {id_ for (id_,) in owner.conn.execute("SELECT id FROM millstream.own_requests")}

@@ -1,4 +1,6 @@
-"""Commands ask the service where one runs, and get the same results and errors as from the Python API."""
+"""Commands ask the service where one runs, and get the same results and errors as from the Python
+API.
+"""
 
 from __future__ import annotations
 
@@ -45,17 +47,26 @@ def service(ms: Millstream, another: Open, conn: Connection) -> Iterator[Millstr
     working.join()
 
 
-def test_a_client_of_the_service_does_what_the_api_does(service: Millstream, database: str, conn: Connection) -> None:
+def test_a_client_of_the_service_does_what_the_api_does(
+    service: Millstream, database: str, conn: Connection
+) -> None:
     with asking(database) as client:
         assert client is not None
         created = client.create_stream_table("totals", TOTALS, schedule="manual")
         assert created is not None
-        assert (created.action, created.initiated_by, created.rows_inserted) == ("FULL", "INITIAL", 2)
+        assert (created.action, created.initiated_by, created.rows_inserted) == (
+            "FULL",
+            "INITIAL",
+            2,
+        )
         conn.execute("INSERT INTO orders VALUES (3, 'north', 5)")
         refreshed = client.refresh("totals")
         assert refreshed.action == "DIFFERENTIAL"
         [recorded] = client.history("totals", n=1)
-        assert (recorded.frontier, recorded.data_timestamp) == (refreshed.frontier, refreshed.data_timestamp)
+        assert (recorded.frontier, recorded.data_timestamp) == (
+            refreshed.frontier,
+            refreshed.data_timestamp,
+        )
         verified = client.verify("public.totals")
         assert (verified.ok, verified.rows, verified.name) == (True, 2, "totals")
         client.alter_stream_table("totals", schedule="5m")
@@ -106,8 +117,12 @@ def not_asked(*_: object, **__: object) -> NoReturn:
 
 def line(database: str, *arguments: str) -> tuple[int, str]:
     """Run a command that can do nothing itself."""
-    doors = Doors(connect=not_asked, embedded=not_asked, doctor=not_asked, asking=asking, overviews=not_asked)
-    ended = CliRunner().invoke(program, list(arguments), env={"MILLSTREAM_DSN": database}, obj=doors)
+    doors = Doors(
+        connect=not_asked, embedded=not_asked, doctor=not_asked, asking=asking, overviews=not_asked
+    )
+    ended = CliRunner().invoke(
+        program, list(arguments), env={"MILLSTREAM_DSN": database}, obj=doors
+    )
     return ended.exit_code, ended.stdout
 
 

@@ -104,7 +104,9 @@ def started(dsn: str, log: Path, **environment: str) -> Iterator[Running]:
 
 
 def leader_pid(dsn: str) -> int | None:
-    """Return the process id of the leader that is alive, as the database knows it; None while there is none."""
+    """Return the process id of the leader that is alive, as the database knows it; None while there
+    is none.
+    """
     query = (
         "SELECT s.pid FROM millstream.leadership AS l JOIN millstream.services AS s USING (instance)"
         " JOIN pg_stat_activity AS a ON a.pid = s.backend_pid AND a.backend_start = s.backend_start"

@@ -1,12 +1,13 @@
-"""What the soak test of the service does: a graph of stream tables, writers, and faults of every kind.
+"""What the soak test of the service does: a graph of stream tables, writers, and faults of every
+kind.
 
     sources          8, one of them behind a view; four are captured from WAL where the server allows it
     stream tables    20, in a graph of depth 4 with diamonds
     writers          4 sessions, with savepoints and rollbacks; they lose their connections as others do
     faults           kill -9 of leader, standby, Java, PostgreSQL and single sessions; a leader that hangs; locks; DDL
 
-After each fault the writers pause, and every stream table must come to show exactly what PostgreSQL answers to its
-query, and be ACTIVE.
+After each fault the writers pause, and every stream table must come to show exactly what PostgreSQL
+answers to its query, and be ACTIVE.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class Writers:
         self._stop, self._go = Event(), Event()
         self._working, self._lock = 0, Lock()
         self.done = Counter[str]()
-        self._threads = [Thread(target=self._work, args=(seed * 100 + n,), daemon=True) for n in range(count)]
+        self._threads = [
+            Thread(target=self._work, args=(seed * 100 + n,), daemon=True) for n in range(count)
+        ]
 
     def start(self) -> None:
         """Begin."""
@@ -109,7 +112,10 @@ class Writers:
     def _work(self, seed: int) -> None:
         dice = random.Random(seed)
         while not self._stop.is_set():
-            with contextlib.suppress(psycopg.Error), psycopg.connect(self._dsn, autocommit=True) as conn:
+            with (
+                contextlib.suppress(psycopg.Error),
+                psycopg.connect(self._dsn, autocommit=True) as conn,
+            ):
                 conn.execute("SET lock_timeout = '2s'")
                 while not self._stop.is_set():
                     self._go.wait()
@@ -125,7 +131,10 @@ class Writers:
 
     def _transaction(self, conn: psycopg.Connection, dice: random.Random) -> None:
         end = "rolled back" if dice.random() < 0.15 else "committed"
-        with contextlib.suppress(psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected), _Ended(conn, end):
+        with (
+            contextlib.suppress(psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected),
+            _Ended(conn, end),
+        ):
             for _ in range(dice.randint(1, 5)):
                 if dice.random() < 0.3:
                     with _Ended(conn, "rolled back" if dice.random() < 0.4 else "committed"):
@@ -205,7 +214,9 @@ class Soak:
                     f"CREATE TABLE s{n} (id int PRIMARY KEY, k int NOT NULL, v int NOT NULL, note text)".encode()
                 )
                 conn.execute(f"ALTER TABLE s{n} REPLICA IDENTITY {identity}".encode())
-                rows = f"SELECT i, i % {KEYS}, i * 37 % 100, 'old' FROM generate_series(1, 400) AS i"
+                rows = (
+                    f"SELECT i, i % {KEYS}, i * 37 % 100, 'old' FROM generate_series(1, 400) AS i"
+                )
                 conn.execute(f"INSERT INTO s{n} {rows}".encode())
             conn.execute("CREATE VIEW seen AS SELECT k, v FROM s7")
         # Filled by the service, as all that comes later.
@@ -234,7 +245,9 @@ class Soak:
         while not self._sampled.wait(0.25):
             with contextlib.suppress(psycopg.Error), psycopg.connect(self.server.dsn) as conn:
                 query = "SELECT extract(epoch FROM now() - data_timestamp)::float8 FROM millstream.stream_tables"
-                self.measured.staleness += [age for (age,) in conn.execute(query) if age is not None]
+                self.measured.staleness += [
+                    age for (age,) in conn.execute(query) if age is not None
+                ]
 
     def stop(self) -> None:
         """End writers and services."""
@@ -253,7 +266,9 @@ class Soak:
         self.settle(name)
 
     def settle(self, after: str) -> None:
-        """Pause the writers; every stream table comes to be ACTIVE and exactly what PostgreSQL answers."""
+        """Pause the writers; every stream table comes to be ACTIVE and exactly what PostgreSQL
+        answers.
+        """
         began = time.monotonic()
         self.writers.pause()
         with connect(self.server.dsn) as conn:
@@ -264,7 +279,9 @@ class Soak:
             )
             deadline = time.monotonic() + PATIENCE
             while rows := conn.execute(late, (moment,)).fetchall():
-                assert time.monotonic() < deadline, f"not caught up after {after}: {rows}\n{self._sessions(conn)}"
+                assert time.monotonic() < deadline, (
+                    f"not caught up after {after}: {rows}\n{self._sessions(conn)}"
+                )
                 time.sleep(0.1)
             self.measured.recovered.append(time.monotonic() - began)
             with conn.transaction():
@@ -278,7 +295,9 @@ class Soak:
         self.writers.go_on()
 
     def _sessions(self, conn: psycopg.Connection) -> str:
-        """Return what the sessions of the services do; and have these print where their threads are."""
+        """Return what the sessions of the services do; and have these print where their threads
+        are.
+        """
         for service in self._services:
             if service.popen.poll() is None:
                 service.popen.send_signal(signal.SIGUSR1)
@@ -295,7 +314,9 @@ class Soak:
 
     def _standby(self) -> Running | None:
         pid = wait_for_leader(self.server.dsn)
-        return next((one for one in self._services if one.pid != pid and one.popen.poll() is None), None)
+        return next(
+            (one for one in self._services if one.pid != pid and one.popen.poll() is None), None
+        )
 
     def kill_leader(self) -> None:
         """Its successor takes over; another standby comes."""
@@ -353,7 +374,9 @@ class Soak:
     def lock_source(self) -> None:
         """Somebody holds a lock for longer than a refresh waits."""
         with psycopg.connect(self.server.dsn) as conn:
-            conn.execute(f"LOCK TABLE s{self.dice.choice(SOURCES)} IN ACCESS EXCLUSIVE MODE".encode())
+            conn.execute(
+                f"LOCK TABLE s{self.dice.choice(SOURCES)} IN ACCESS EXCLUSIVE MODE".encode()
+            )
             time.sleep(2.0)
 
     def alter_source(self) -> None:

@@ -40,7 +40,9 @@ def test_a_lock_whose_session_was_ended_is_noticed(conn: Connection, database: s
         heartbeat.stop()
 
 
-def test_a_leader_that_beats_is_not_silent_and_one_that_hangs_is_ended(conn: Connection, database: str) -> None:
+def test_a_leader_that_beats_is_not_silent_and_one_that_hangs_is_ended(
+    conn: Connection, database: str
+) -> None:
     install.install(conn)
     instance = uuid4()
     with Mutex(database) as lock, lock.exclusive("leader"):
@@ -63,8 +65,12 @@ def test_the_sessions_of_the_former_leader_are_ended_and_no_others(
     instance, successor = uuid4(), uuid4()
     left, other = another(), another()
     for session, of in ((left, instance), (other, successor)):
-        session.execute("SELECT set_config('application_name', %s, false)", (f"{session_names(of)} worker",))
-    leadership.register(conn, leadership.Registration(instance, 1, "here", "0", left.info.backend_pid))
+        session.execute(
+            "SELECT set_config('application_name', %s, false)", (f"{session_names(of)} worker",)
+        )
+    leadership.register(
+        conn, leadership.Registration(instance, 1, "here", "0", left.info.backend_pid)
+    )
     leadership.take_over(conn, instance)
     end_sessions_of(conn, instance, keep=[left.info.backend_pid])
     assert left.execute("SELECT 1").fetchone() == (1,), "it is to be kept"
@@ -80,7 +86,9 @@ def test_a_transaction_of_the_former_leader_does_not_hold_up_the_takeover(
 ) -> None:
     install.install(conn)
     instance, successor, left = uuid4(), uuid4(), another()
-    leadership.register(conn, leadership.Registration(instance, 1, "here", "0", left.info.backend_pid))
+    leadership.register(
+        conn, leadership.Registration(instance, 1, "here", "0", left.info.backend_pid)
+    )
     epoch = leadership.take_over(conn, instance)
     left.execute("SELECT set_config('application_name', %s, false)", (session_names(instance),))
     left.execute("BEGIN")

@@ -41,7 +41,9 @@ def drop_slot(conn: Connection) -> bool:
     ours = "FROM pg_replication_slots WHERE database = current_database()"
     conn.execute(f"SELECT pg_terminate_backend(active_pid) {ours} AND active".encode())
     try:
-        return bool(conn.execute(f"SELECT pg_drop_replication_slot(slot_name) {ours}".encode()).fetchall())
+        return bool(
+            conn.execute(f"SELECT pg_drop_replication_slot(slot_name) {ours}".encode()).fetchall()
+        )
     except psycopg.errors.ObjectInUse:
         return False
 
@@ -51,7 +53,9 @@ def test_after_the_slot_was_lost_triggers_capture_again_and_the_reader_starts_an
     ms: Millstream, conn: Connection, database: str, while_reading: bool
 ) -> None:
     conn.execute("CREATE TABLE orders (id int PRIMARY KEY, region text, amount numeric)")
-    conn.execute("ALTER TABLE orders REPLICA IDENTITY FULL; INSERT INTO orders VALUES (1, 'n', 1), (2, 's', 2)")
+    conn.execute(
+        "ALTER TABLE orders REPLICA IDENTITY FULL; INSERT INTO orders VALUES (1, 'n', 1), (2, 's', 2)"
+    )
     ms.create_stream_table("totals", TOTALS, schedule="manual")
     with capturing(database):
         wait_until(lambda: mode(conn) == "WAL")

@@ -40,8 +40,12 @@ def test_the_one_longest_not_verified_comes_first_and_some_never() -> None:
 
 
 @pytest.mark.spark
-def test_a_difference_is_recorded_with_evidence_and_an_alert(ms: Millstream, conn: Connection) -> None:
-    conn.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 10), (2, 20)")
+def test_a_difference_is_recorded_with_evidence_and_an_alert(
+    ms: Millstream, conn: Connection
+) -> None:
+    conn.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 10), (2, 20)"
+    )
     ms.app.settings = Settings(allow_direct_writes=True)
     ms.create_stream_table("s", "SELECT id, v FROM t")
     [(id,)] = conn.execute("SELECT id FROM millstream.stream_tables").fetchall()
@@ -52,11 +56,15 @@ def test_a_difference_is_recorded_with_evidence_and_an_alert(ms: Millstream, con
     conn.execute("UPDATE s SET v = 11 WHERE id = 1")
     verify_by_schedule(ms.app, id)
     assert conn.execute(outcome).fetchall() == [(True, False)]
-    evidence = "SELECT missing, extra, jsonb_array_length(sample) FROM millstream.verification_failures"
+    evidence = (
+        "SELECT missing, extra, jsonb_array_length(sample) FROM millstream.verification_failures"
+    )
     assert conn.execute(evidence).fetchall() == [(1, 1, 2)]
     alerts = [json.loads(notification.payload) for notification in conn.notifies(timeout=1.0)]
     found = [alert for alert in alerts if alert["alert"] == "verification_failed"]
-    assert [(one["stream_table"], one["missing"], one["extra"]) for one in found] == [('"public"."s"', 1, 1)]
+    assert [(one["stream_table"], one["missing"], one["extra"]) for one in found] == [
+        ('"public"."s"', 1, 1)
+    ]
     ms.refresh("s", full=True)
     verify_by_schedule(ms.app, id)
     assert conn.execute(outcome).fetchall() == [(True, True)]
@@ -74,7 +82,9 @@ def test_the_service_verifies_in_idle_time_within_its_budget(
         with serving(database, spark, verify_budget=0):
             wait_for_leader(database)
             conn.execute("INSERT INTO t VALUES (2, 20)")
-            wait_until(lambda: conn.execute("SELECT count(*) FROM a JOIN b USING (id)").fetchone() == (2,))
+            wait_until(
+                lambda: conn.execute("SELECT count(*) FROM a JOIN b USING (id)").fetchone() == (2,)
+            )
             assert conn.execute(verified).fetchone() == (0,)
         with serving(database, spark, verify_budget=1):
             wait_until(lambda: conn.execute(verified).fetchone() == (2,))

@@ -38,10 +38,17 @@ def test_what_changes_something_waits_for_what_changes_something() -> None:
 
 def test_a_refresh_waits_for_changes_of_its_stream_table_before_it_and_for_no_others() -> None:
     alter = request(1, "alter", "a")
-    waiting = [alter, request(2, "refresh", "b"), request(3, "refresh", 'public."A"'), request(4, "validate", None)]
+    waiting = [
+        alter,
+        request(2, "refresh", "b"),
+        request(3, "refresh", 'public."A"'),
+        request(4, "validate", None),
+    ]
     assert ids(waiting) == [1, 2, 4]
     assert ids(waiting, [alter]) == [2, 4]
-    assert ids([request(1, "refresh"), request(2, "drop")]) == [1, 2], "the lock of the stream table decides"
+    assert ids([request(1, "refresh"), request(2, "drop")]) == [1, 2], (
+        "the lock of the stream table decides"
+    )
 
 
 def test_what_has_begun_is_not_begun_again() -> None:
@@ -60,8 +67,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return clock
 
 
-def test_an_application_that_cannot_be_opened_is_opened_again_after_a_pause(clock: SimpleNamespace) -> None:
-    """The bug: the leader tried again at once, for as long as the server had no connection to spare."""
+def test_an_application_that_cannot_be_opened_is_opened_again_after_a_pause(
+    clock: SimpleNamespace,
+) -> None:
+    """The bug: the leader tried again at once, for as long as the server had no connection to
+    spare.
+    """
     tries, nowhere = list[int](), cast(Connection, None)
 
     def refused() -> App:
@@ -119,7 +130,9 @@ def test_a_request_that_must_wait_for_a_refresh_is_begun_again_after_a_second_an
 ) -> None:
     """The bug: it was answered with "in use by another session", by which the service meant itself."""
     install.install(conn)
-    first, second = (rows.send(conn, "validate", "", {"query": query}) for query in ("SELECT 1", "SELECT 2"))
+    first, second = (
+        rows.send(conn, "validate", "", {"query": query}) for query in ("SELECT 1", "SELECT 2")
+    )
     executed, is_busy = list[tuple[int, int]](), [True]
 
     def validate(asked: answer._OpenedRequest) -> rows.Document:
@@ -139,7 +152,10 @@ def test_a_request_that_must_wait_for_a_refresh_is_begun_again_after_a_second_an
 
     try:
         wait_until(lambda: look() and len(executed) == 2)
-        assert (rows.look(conn, first).status, rows.look(conn, second).status) == ("WAITING", "DONE")
+        assert (rows.look(conn, first).status, rows.look(conn, second).status) == (
+            "WAITING",
+            "DONE",
+        )
         assert not at_work.is_due()
         clock.now += desk.BEGIN_AGAIN
         assert at_work.is_due()
@@ -150,7 +166,9 @@ def test_a_request_that_must_wait_for_a_refresh_is_begun_again_after_a_second_an
     assert sorted(executed) == [(first, 0), (first, 0), (second, 0)]
 
 
-def test_requests_are_taken_a_hundred_at_a_time_and_without_their_arguments(conn: Connection) -> None:
+def test_requests_are_taken_a_hundred_at_a_time_and_without_their_arguments(
+    conn: Connection,
+) -> None:
     """The bug: each look read all that waited, up to a megabyte of each."""
     install.install(conn)
     for _ in range(101):

@@ -24,15 +24,24 @@ def test_each_source_is_told_once_until_its_buffer_was_small_again() -> None:
     watch = HeldBackWatch()
 
     def told(**sizes: int) -> list[str]:
-        found = [HeldBackBuffer(name, "", size << 10, 1, ["st"], None) for name, size in sizes.items()]
+        found = [
+            HeldBackBuffer(name, "", size << 10, 1, ["st"], None) for name, size in sizes.items()
+        ]
         return [one.source for one in watch.look(found, SETTINGS)]
 
-    assert [told(a=100, b=101), told(a=101, b=60), told(a=101, b=50), told(a=101, b=101)] == [["b"], ["a"], [], ["b"]]
+    assert [told(a=100, b=101), told(a=101, b=60), told(a=101, b=50), told(a=101, b=101)] == [
+        ["b"],
+        ["a"],
+        [],
+        ["b"],
+    ]
     # What is held back no more is forgotten.
     assert [told(b=101), told(a=101)] == [[], ["a"]]
 
 
-def test_a_large_buffer_is_told_with_whom_it_waits_for(conn: Connection, another: Callable[[], Connection]) -> None:
+def test_a_large_buffer_is_told_with_whom_it_waits_for(
+    conn: Connection, another: Callable[[], Connection]
+) -> None:
     install.install(conn)
     conn.execute("CREATE TABLE public.t (id int)")
     relid = conn.execute("SELECT 'public.t'::regclass::oid").fetchall()[0][0]
@@ -40,7 +49,9 @@ def test_a_large_buffer_is_told_with_whom_it_waits_for(conn: Connection, another
     buffer_table.make(conn, relid, ())
     table = stream_tables.add(
         conn,
-        stream_tables.NewStreamTable(schema_name="public", name="st", query="", canonical_query="", schedule="manual"),
+        stream_tables.NewStreamTable(
+            schema_name="public", name="st", query="", canonical_query="", schedule="manual"
+        ),
     )
     sources.add_dependency(conn, table.id, relid, ["id"])
     snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]

@@ -49,7 +49,9 @@ def seen(writer: psycopg.Connection) -> Seen:
     """Wait until a stream table shows what the query over the sources gives now."""
 
     def wait(name: str, query: str) -> None:
-        difference = f"((TABLE {name}) EXCEPT ALL ({query})) UNION ALL (({query}) EXCEPT ALL (TABLE {name}))"
+        difference = (
+            f"((TABLE {name}) EXCEPT ALL ({query})) UNION ALL (({query}) EXCEPT ALL (TABLE {name}))"
+        )
         wait_until(lambda: not writer.execute(difference.encode()).fetchall())
 
     return wait
@@ -62,13 +64,17 @@ def test_it_keeps_a_chain_fresh_differentially_and_moves_what_does_not_change(
         wait_for_leader(database)
         ms.create_stream_table("totals", TOTALS, schedule="200ms")
         ms.create_stream_table("highest", HIGHEST, schedule="200ms")
-        ms.create_stream_table("names", "SELECT id, name FROM people", schedule="200ms", initialize=False)
+        ms.create_stream_table(
+            "names", "SELECT id, name FROM people", schedule="200ms", initialize=False
+        )
         seen("names", "SELECT id, name FROM people")
         for amount in (1000, 2000, 3000):
             writer.execute("UPDATE orders SET amount = %s WHERE id = 7", (amount,))
             seen("highest", f"SELECT max(total) FROM ({TOTALS}) AS t")
             seen("totals", TOTALS)
-        done = [entry.action for entry in ms.history("highest") if entry.initiated_by == "SCHEDULER"]
+        done = [
+            entry.action for entry in ms.history("highest") if entry.initiated_by == "SCHEDULER"
+        ]
         assert done.count("DIFFERENTIAL") >= 3
         # Skipped: while it was created.
         assert set(done) <= {"DIFFERENTIAL", "SKIP"}
@@ -106,11 +112,15 @@ def test_what_is_due_is_looked_for_as_often_as_the_setting_says(
     database: str, spark: SparkSession, ms: Millstream, writer: psycopg.Connection, seen: Seen
 ) -> None:
     ms.create_stream_table("names", "SELECT id, name FROM people", schedule="manual")
-    writer.execute("INSERT INTO millstream.settings (name, value) VALUES ('scheduler_interval', '1h')")
+    writer.execute(
+        "INSERT INTO millstream.settings (name, value) VALUES ('scheduler_interval', '1h')"
+    )
 
     def answer_requests() -> None:
         for _ in range(3):
-            [(request,)] = writer.execute("SELECT millstream.refresh_stream_table('names')").fetchall()
+            [(request,)] = writer.execute(
+                "SELECT millstream.refresh_stream_table('names')"
+            ).fetchall()
             writer.execute(f"CALL millstream.wait_for({request})".encode())
 
     with serving(database, spark, verify_budget=0):
@@ -182,7 +192,9 @@ def test_a_stream_table_that_cannot_be_refreshed_does_not_hold_up_the_others(
     database: str, spark: SparkSession, ms: Millstream, writer: psycopg.Connection, seen: Seen
 ) -> None:
     ms.create_stream_table("totals", TOTALS, schedule="200ms")
-    ms.create_stream_table("shares", "SELECT id, 100 / amount AS share FROM orders", schedule="200ms")
+    ms.create_stream_table(
+        "shares", "SELECT id, 100 / amount AS share FROM orders", schedule="200ms"
+    )
     ms.create_stream_table("names", "SELECT id, name FROM people", schedule="200ms")
     with serving(database, spark, scheduler_interval="50ms"), psycopg.connect(database) as locker:
         wait_for_leader(database)
@@ -221,7 +233,11 @@ def test_the_scheduler_keeps_away_from_what_a_request_works_on(
 
 
 def test_who_waits_for_a_source_on_wal_that_nobody_writes_to_is_not_kept_waiting(
-    database: str, spark: SparkSession, ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    database: str,
+    spark: SparkSession,
+    ms: Millstream,
+    writer: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hour = 3600.0
     never = Options(idle_bytes=1 << 40, idle_at_most=hour, heartbeat_interval=hour)
@@ -229,16 +245,27 @@ def test_who_waits_for_a_source_on_wal_that_nobody_writes_to_is_not_kept_waiting
     writer.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
     ms.create_stream_table("totals", TOTALS, schedule="200ms")
     with serving(
-        database, spark, scheduler_interval="50ms", heartbeat_interval="1h", heartbeat_timeout="2h", verify_budget=0
+        database,
+        spark,
+        scheduler_interval="50ms",
+        heartbeat_interval="1h",
+        heartbeat_timeout="2h",
+        verify_budget=0,
     ):
-        wait_until(lambda: writer.execute("SELECT cdc_mode FROM millstream.sources").fetchall() == [("WAL",)])
+        wait_until(
+            lambda: (
+                writer.execute("SELECT cdc_mode FROM millstream.sources").fetchall() == [("WAL",)]
+            )
+        )
         for number in range(3):
             # WAL goes on, with nothing in it that is captured.
             writer.execute("INSERT INTO people VALUES (%s, 'Edsger')", (10 + number,))
             writer.execute("CALL millstream.wait_visible('totals', '90 s')")
 
 
-def test_a_program_can_embed_it_and_stop_it_in_the_middle(database: str, spark: SparkSession) -> None:
+def test_a_program_can_embed_it_and_stop_it_in_the_middle(
+    database: str, spark: SparkSession
+) -> None:
     with serving(database, spark):
         wait_for_leader(database)
     with millstream.connect(database, spark=spark) as ms:
@@ -296,17 +323,23 @@ def test_a_service_that_cannot_keep_all_targets_says_so_and_lets_none_starve(
     another: Callable[[], Connection],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Four stream tables that take a second each, every second, for one worker; and one with a sooner deadline."""
+    """Four stream tables that take a second each, every second, for one worker; and one with a
+    sooner deadline.
+    """
     monkeypatch.setattr(upkeep, "FRESHNESS", 0.1)
     for number, name in enumerate(SLOW):
-        ms.create_stream_table(name, f"SELECT id, amount FROM orders WHERE region = {number}", schedule="1s")
+        ms.create_stream_table(
+            name, f"SELECT id, amount FROM orders WHERE region = {number}", schedule="1s"
+        )
     ms.create_stream_table("names", "SELECT id, name FROM people", schedule="200ms")
     writer.execute(OVERLOAD.encode())
     listener = another()
     listener.execute("LISTEN millstream_alert")
 
     def refreshed(since: datetime) -> dict[str, int]:
-        writer.execute("UPDATE orders SET amount = amount + 1 WHERE id <= 20; UPDATE people SET name = name || 'x'")
+        writer.execute(
+            "UPDATE orders SET amount = amount + 1 WHERE id <= 20; UPDATE people SET name = name || 'x'"
+        )
         return dict(writer.execute(REFRESHED, (since,)).fetchall())
 
     def has_heard() -> list[dict[str, Any]]:
@@ -314,12 +347,16 @@ def test_a_service_that_cannot_keep_all_targets_says_so_and_lets_none_starve(
         heard = (json.loads(one.payload) for one in listener.notifies(timeout=0))
         return [alert for alert in heard if alert["alert"] == "falling_behind"]
 
-    with serving(database, spark, scheduler_interval="50ms", max_concurrent_refreshes=1, verify_budget=0):
+    with serving(
+        database, spark, scheduler_interval="50ms", max_concurrent_refreshes=1, verify_budget=0
+    ):
         [alert] = wait_until(has_heard, pause=0.1)
         assert (alert["workers"], alert["count"] >= 1) == (1, True)
         assert alert["workers_needed"] > 1
         [(moment,)] = writer.execute("SELECT clock_timestamp()").fetchall()
-        done = wait_until(lambda: all(refreshed(moment).get(name, 0) >= 2 for name in SLOW) and refreshed(moment))
+        done = wait_until(
+            lambda: all(refreshed(moment).get(name, 0) >= 2 for name in SLOW) and refreshed(moment)
+        )
         assert done
         assert done["names"] >= max(done[name] for name in SLOW)
         writer.execute("DROP FUNCTION dawdle() CASCADE")

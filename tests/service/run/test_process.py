@@ -1,4 +1,7 @@
-"""Processes of `millstream run`: standby, takeover, signals. The databases are empty, so that Spark is not started."""
+"""Processes of `millstream run`: standby, takeover, signals.
+
+The databases are empty, so that Spark is not started.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ def epoch(database: str) -> int:
         return int(number)
 
 
-def test_a_standby_takes_over_from_a_leader_that_is_killed_or_hangs(database: str, tmp_path: Path) -> None:
+def test_a_standby_takes_over_from_a_leader_that_is_killed_or_hangs(
+    database: str, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     took = list[float]()
     for number in range(TAKEOVERS):
@@ -31,7 +36,8 @@ def test_a_standby_takes_over_from_a_leader_that_is_killed_or_hangs(database: st
             leader, standby = (first, second) if pid == first.pid else (second, first)
             wait_until(lambda: both_registered(database))
             before, began = epoch(database), time.monotonic()
-            # A process that is stopped still has its connections, as one behind a broken network has.
+            # A process that is stopped still has its connections, as one behind a broken network
+            # has.
             leader.popen.send_signal(signal.SIGKILL if number % 2 else signal.SIGSTOP)
             assert wait_for_leader(database, other_than=pid) == standby.pid
             took.append(time.monotonic() - began)
@@ -70,7 +76,11 @@ def test_it_waits_for_a_server_that_is_not_there_yet_but_not_for_a_wrong_databas
     database: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    nowhere = f"{database} host={tmp_path} port=1" if "=" in database else f"{database}?host={tmp_path}&port=1"
+    nowhere = (
+        f"{database} host={tmp_path} port=1"
+        if "=" in database
+        else f"{database}?host={tmp_path}&port=1"
+    )
     with started(nowhere, log) as running:
         wait_until(lambda: running.said("waiting for the server"))
         assert running.stop() == 0

@@ -1,4 +1,6 @@
-"""Faults of every kind under load, for two minutes; `make soak-service` for an hour, or as long as one likes."""
+"""Faults of every kind under load, for two minutes; `make soak-service` for an hour, or as long as
+one likes.
+"""
 
 from __future__ import annotations
 

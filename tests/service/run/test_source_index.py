@@ -1,4 +1,6 @@
-"""Which stream tables may have changes: the sources tell, by rows since the oldest frontier of their readers."""
+"""Which stream tables may have changes: the sources tell, by rows since the oldest frontier of
+their readers.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 def test_each_source_is_asked_for_the_oldest_frontier_of_its_readers(asked: dict[int, int]) -> None:
     tables = {1: at(1, 7), 2: at(2, 5), 3: at(3, 9)}
     index = SourceIndex()
-    index.load(tables, {1: [source(10)], 2: [source(10), source(20, "WAL")], 3: [source(20, "WAL")]})
+    index.load(
+        tables, {1: [source(10)], 2: [source(10), source(20, "WAL")], 3: [source(20, "WAL")]}
+    )
     assert index.maybe_changed(CONN) == {1, 2}
     assert asked == {10: 5, 20: 5}
     assert [index.uses_wal(id) for id in (1, 2, 3)] == [False, True, True]
@@ -69,7 +73,12 @@ def test_a_refresh_moves_what_is_asked(asked: dict[int, int]) -> None:
 
 
 def test_what_is_not_refreshed_by_schedule_does_not_count(asked: dict[int, int]) -> None:
-    tables = {1: at(1, 1, schedule="manual"), 2: at(2, 2, status="SUSPENDED"), 3: stream_table(3), 4: at(4, 4)}
+    tables = {
+        1: at(1, 1, schedule="manual"),
+        2: at(2, 2, status="SUSPENDED"),
+        3: stream_table(3),
+        4: at(4, 4),
+    }
     index = SourceIndex()
     index.load(tables, {id: [source(10)] for id in tables})
     assert index.maybe_changed(CONN) == {4}

@@ -26,10 +26,16 @@ def test_readiness_status_and_stopping_are_told(manager: socket.socket) -> None:
     systemd.ready("leader")
     systemd.status("waiting")
     systemd.stopping()
-    assert [manager.recv(100) for _ in range(3)] == [b"READY=1\nSTATUS=leader", b"STATUS=waiting", b"STOPPING=1"]
+    assert [manager.recv(100) for _ in range(3)] == [
+        b"READY=1\nSTATUS=leader",
+        b"STATUS=waiting",
+        b"STOPPING=1",
+    ]
 
 
-def test_the_watchdog_is_fed_once_in_half_its_time(manager: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watchdog_is_fed_once_in_half_its_time(
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", str(3_600_000_000))
     systemd = Systemd()
     systemd.alive()
@@ -40,7 +46,9 @@ def test_the_watchdog_is_fed_once_in_half_its_time(manager: socket.socket, monke
     assert systemd.longest_sleep == 1800
 
 
-def test_a_watchdog_of_another_process_is_not_ours(manager: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watchdog_of_another_process_is_not_ours(
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "1000000")
     monkeypatch.setenv("WATCHDOG_PID", "1")
     systemd = Systemd()

@@ -42,7 +42,12 @@ def test_alerts_are_sent_once_and_not_while_refreshes_are_off(
     listener.execute("LISTEN millstream_alert")
     off = SETTINGS.model_copy(update={"enabled": False})
     upkeep = Upkeep(epoch)
-    for settings, now in ((SETTINGS, NOON), (off, LATE), (SETTINGS, LATE), (SETTINGS, LATE + timedelta(minutes=1))):
+    for settings, now in (
+        (SETTINGS, NOON),
+        (off, LATE),
+        (SETTINGS, LATE),
+        (SETTINGS, LATE + timedelta(minutes=1)),
+    ):
         upkeep.look(conn, settings, [TABLE], now)
         upkeep.look(conn, settings, [TABLE], now)
     conn.execute('NOTIFY millstream_alert, \'{"alert": "the end"}\'')
@@ -65,11 +70,16 @@ def test_what_a_dead_process_left_is_settled_at_once_and_old_entries_go_in_parts
 ) -> None:
     monkeypatch.setattr(history, "PRUNED_AT_ONCE", 2)
     id = stream_tables.add(
-        conn, stream_tables.NewStreamTable(schema_name="public", name="t", query="", canonical_query="", schedule="1s")
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name="t", query="", canonical_query="", schedule="1s"
+        ),
     ).id
     old = HistoryEntry(id, "FULL", "INITIAL", "COMPLETED", "MANUAL", NOON)
     history.add_all(conn, [old] * 5)
-    history.exchange_running(conn, [], [HistoryEntry(id, "FULL", "INITIAL", "RUNNING", "MANUAL", NOON)], 100)
+    history.exchange_running(
+        conn, [], [HistoryEntry(id, "FULL", "INITIAL", "RUNNING", "MANUAL", NOON)], 100
+    )
     conn.execute("UPDATE millstream.refresh_history SET backend_start = NULL")
     upkeep, left = Upkeep(epoch), list[list[str]]()
     for _ in range(5):
@@ -80,9 +90,13 @@ def test_what_a_dead_process_left_is_settled_at_once_and_old_entries_go_in_parts
     assert not upkeep.is_due()
 
 
-def test_sql_tells_which_stream_tables_with_a_cron_schedule_are_stale(conn: Connection, epoch: Epoch) -> None:
+def test_sql_tells_which_stream_tables_with_a_cron_schedule_are_stale(
+    conn: Connection, epoch: Epoch
+) -> None:
     """Of an hourly one, what is older than two hours; in SQL nobody works out a cron expression."""
-    new = stream_tables.NewStreamTable("public", "t", query="", canonical_query="", schedule="@hourly")
+    new = stream_tables.NewStreamTable(
+        "public", "t", query="", canonical_query="", schedule="@hourly"
+    )
     id = stream_tables.add(conn, new).id
     aged = (
         "UPDATE millstream.stream_tables SET status = 'ERROR', frontier = '1:1:', cut_at = clock_timestamp(),"
@@ -107,7 +121,9 @@ def test_sql_tells_which_stream_tables_with_a_cron_schedule_are_stale(conn: Conn
 def test_the_agenda_tells_what_is_to_be_watched() -> None:
     agenda = Agenda()
     fresh = stream_table(1, schedule="10s", data_timestamp=NOON, cut_at=NOON)
-    agenda.load([fresh, stream_table(2, schedule="manual", data_timestamp=NOON, cut_at=NOON)], Graph({}, ()))
+    agenda.load(
+        [fresh, stream_table(2, schedule="manual", data_timestamp=NOON, cut_at=NOON)], Graph({}, ())
+    )
     [found] = agenda.watched()
     assert (found.id, found.target, found.as_of) == (1, timedelta(seconds=10), NOON)
     agenda.found_nothing([1], LATE)

@@ -61,7 +61,9 @@ def test_after_it_is_closed_it_writes_to_no_other_file() -> None:
         assert not is_written()
 
 
-def test_closed_while_another_thread_wakes_it_writes_to_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_while_another_thread_wakes_it_writes_to_no_other_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     wake_ups = WakeUps()
     write = os.write
     with ExitStack() as stack:
@@ -108,7 +110,9 @@ def test_words_that_nobody_here_uses_are_forgotten(
     wake_ups.listen(conn)
     other = another()
     for _ in range(2):
-        other.execute("SELECT pg_notify('millstream_wake', repeat('x', 1000) || n) FROM generate_series(1, 1000) AS n")
+        other.execute(
+            "SELECT pg_notify('millstream_wake', repeat('x', 1000) || n) FROM generate_series(1, 1000) AS n"
+        )
         other.execute("NOTIFY millstream_wake, 'stop'")
         # It comes with the statement, or with the sleep.
         conn.execute("SELECT 1")

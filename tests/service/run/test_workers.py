@@ -48,7 +48,9 @@ def finished(workers: Workers) -> list[Finished]:
     return wait_until(workers.finished)
 
 
-def test_a_worker_is_opened_when_needed_and_the_last_one_is_taken_again(workers: Workers, opened: list[App]) -> None:
+def test_a_worker_is_opened_when_needed_and_the_last_one_is_taken_again(
+    workers: Workers, opened: list[App]
+) -> None:
     names = list[str]()
     for _ in range(3):
         workers.submit(Task("one", lambda app: names.append(current_thread().name)))
@@ -81,7 +83,11 @@ def test_an_error_is_reported_and_the_worker_works_on(workers: Workers) -> None:
     def break_down(_app: Any) -> None:
         raise ZeroDivisionError
 
-    for act, kind in ((fail, Busy), (break_down, ZeroDivisionError), (lambda app: None, type(None))):
+    for act, kind in (
+        (fail, Busy),
+        (break_down, ZeroDivisionError),
+        (lambda app: None, type(None)),
+    ):
         workers.submit(Task("one", act))
         assert isinstance(finished(workers)[0].error, kind)
 

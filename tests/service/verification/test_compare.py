@@ -1,4 +1,6 @@
-"""Stream tables are compared with their queries by text, and by value where PostgreSQL chooses among equal values."""
+"""Stream tables are compared with their queries by text, and by value where PostgreSQL chooses
+among equal values.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ from millstream.service.verification import compare
 EQUAL = ("1 day", "24 hours", "23:59:60", "2 days -24:00:00", "1 mon -29 days")
 
 
-OTHERS = ("1 mon", "30 days", "720:00:00", "-1 day", "-24:00:00", "0", "1 year", "360 days", "00:00:00.000001")
+OTHERS = (
+    "1 mon",
+    "30 days",
+    "720:00:00",
+    "-1 day",
+    "-24:00:00",
+    "0",
+    "1 year",
+    "360 days",
+    "00:00:00.000001",
+)
 
 
 def test_intervals_are_equal_by_value_exactly_where_postgresql_says_so(conn: Connection) -> None:

@@ -1,4 +1,6 @@
-"""The verb verify: equal rows are equal by value where the query chooses among equal values, by text elsewhere."""
+"""The verb verify: equal rows are equal by value where the query chooses among equal values, by
+text elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ EQUAL = ("1 day", "24 hours", "23:59:60", "2 days -24:00:00", "1 mon -29 days")
 
 
 @pytest.mark.spark
-def test_verify_does_not_mind_which_of_equal_intervals_is_shown(ms: Millstream, database: str) -> None:
+def test_verify_does_not_mind_which_of_equal_intervals_is_shown(
+    ms: Millstream, database: str
+) -> None:
     """It told of a difference where PostgreSQL showed '1 day' and the stream table '24:00:00'."""
     with psycopg.connect(database, autocommit=True) as writer:
         writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, i interval)")
@@ -20,7 +24,9 @@ def test_verify_does_not_mind_which_of_equal_intervals_is_shown(ms: Millstream, 
         ms.create_stream_table("plain", "SELECT id, i FROM t")
         for values in (EQUAL, reversed(EQUAL)):
             for number, value in enumerate(values):
-                writer.execute("UPDATE t SET i = %s::interval WHERE id = %s", (value, 1 + number % 4))
+                writer.execute(
+                    "UPDATE t SET i = %s::interval WHERE id = %s", (value, 1 + number % 4)
+                )
                 assert ms.verify("longest").ok
                 assert ms.verify("plain").ok
 
@@ -28,8 +34,12 @@ def test_verify_does_not_mind_which_of_equal_intervals_is_shown(ms: Millstream, 
 @pytest.mark.spark
 def test_verify_minds_another_text_where_nothing_is_chosen(ms: Millstream, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as writer:
-        writer.execute("CREATE TABLE t (id int PRIMARY KEY, i interval); INSERT INTO t VALUES (1, '1 day')")
+        writer.execute(
+            "CREATE TABLE t (id int PRIMARY KEY, i interval); INSERT INTO t VALUES (1, '1 day')"
+        )
         ms.create_stream_table("plain", "SELECT id, i FROM t")
-        writer.execute("ALTER TABLE plain DISABLE TRIGGER millstream_guard; UPDATE plain SET i = '24 hours'")
+        writer.execute(
+            "ALTER TABLE plain DISABLE TRIGGER millstream_guard; UPDATE plain SET i = '24 hours'"
+        )
         writer.execute("ALTER TABLE plain ENABLE ALWAYS TRIGGER millstream_guard")
         assert (ms.verify("plain").missing, ms.verify("plain").extra) == (1, 1)

@@ -21,7 +21,9 @@ def makers(*, cased: bool | None = None, clock: bool = False, depth: int = 1) ->
     for seed in SEEDS:
         dice = random.Random(seed)
         with_cases = seed % 2 == 0 if cased is None else cased
-        yield Maker(random_tables(dice, cased=with_cases), dice, item, f"q{seed}_", depth, clock=clock)
+        yield Maker(
+            random_tables(dice, cased=with_cases), dice, item, f"q{seed}_", depth, clock=clock
+        )
 
 
 def expression(text: str) -> exp.Expr:
@@ -32,7 +34,9 @@ def expression(text: str) -> exp.Expr:
 
 
 def aliases_of(text: str) -> set[str]:
-    """Return the aliases of the columns of an expression, without those of its subqueries' own tables."""
+    """Return the aliases of the columns of an expression, without those of its subqueries' own
+    tables.
+    """
     tree = expression(text)
     own = {table.alias_or_name for table in tree.find_all(exp.Table, exp.Subquery)}
     return {column.table for column in tree.find_all(exp.Column)} - own

@@ -21,7 +21,15 @@ def test_two_tables_are_joined_by_case_and_the_case_is_shown_first() -> None:
 
 def test_every_shape_is_made() -> None:
     parts = {part for m in makers(cased=True) if discarding(m) for part in m.parts}
-    assert {"grouped", "each once", "condition", "asked", "optional", "united", "counted once"} <= parts
+    assert {
+        "grouped",
+        "each once",
+        "condition",
+        "asked",
+        "optional",
+        "united",
+        "counted once",
+    } <= parts
 
 
 def test_expressions_that_raise_have_known_kinds() -> None:

@@ -20,6 +20,17 @@ def test_every_function_is_called_in_every_way() -> None:
         for _ in range(5):
             spread(m)
         parts |= m.parts
-    assert {"unnest", "generate_series", "jsonb_array_elements", "string_to_table", "ROWS FROM"} <= parts
-    assert {"function", "CROSS JOIN function", "LEFT JOIN function", "LEFT JOIN function ON"} <= parts
+    assert {
+        "unnest",
+        "generate_series",
+        "jsonb_array_elements",
+        "string_to_table",
+        "ROWS FROM",
+    } <= parts
+    assert {
+        "function",
+        "CROSS JOIN function",
+        "LEFT JOIN function",
+        "LEFT JOIN function ON",
+    } <= parts
     assert {"set in the select list", "WITH ORDINALITY"} <= parts

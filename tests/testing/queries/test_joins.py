@@ -15,7 +15,9 @@ def test_each_item_is_in_the_text_once_and_under_its_own_alias() -> None:
     for m in makers(depth=0):
         found = source(m)
         tables = parsed(f"SELECT {found.text()}").find_all(exp.Table)
-        assert Counter(table.alias for table in tables) == Counter(item.alias for item in found.items)
+        assert Counter(table.alias for table in tables) == Counter(
+            item.alias for item in found.items
+        )
         assert 1 <= len(found.items) <= 4
 
 

@@ -32,7 +32,10 @@ def test_no_alias_is_given_twice() -> None:
 
 def test_the_case_comes_first_where_there_are_cases() -> None:
     columns = {"j": RandomTerm("a.j", "int4")}
-    assert maker().listed("a.cid", columns) == ("a.cid AS cid, a.j AS j", [("cid", "int4"), ("j", "int4")])
+    assert maker().listed("a.cid", columns) == (
+        "a.cid AS cid, a.j AS j",
+        [("cid", "int4"), ("j", "int4")],
+    )
     assert maker(cased=False).listed("a.cid", columns) == ("a.j AS j", [("j", "int4")])
 
 

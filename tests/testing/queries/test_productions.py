@@ -1,4 +1,6 @@
-"""The random queries write what `docs/explain/random-queries.md` says, and nothing of it goes missing unnoticed."""
+"""The random queries write what `docs/explain/random-queries.md` says, and nothing of it goes
+missing unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from millstream.testing.queries.productions import PRODUCTIONS, productions_of, 
 from millstream.testing.randomness import random_tables
 
 PAGE = Path(__file__).parents[3] / "docs" / "explain" / "random-queries.md"
-# So many queries have every production that is ever written, but for a few in a thousand seeds: this seed has all.
+# So many queries have every production that is ever written, but for a few in a thousand seeds:
+# this seed has all.
 SEED, QUERIES = 5, 700
 
 

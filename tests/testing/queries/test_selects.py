@@ -43,4 +43,6 @@ def test_the_other_order_of_from_names_the_same_items() -> None:
 def test_a_lateral_item_comes_last() -> None:
     sources = [from_clause(m) for m in makers()]
     assert any("LATERAL" in source.items[-1].sql for source in sources)
-    assert not any("LATERAL (" in item.sql for source in sources for item in source.items[:-1] if item.table)
+    assert not any(
+        "LATERAL (" in item.sql for source in sources for item in source.items[:-1] if item.table
+    )

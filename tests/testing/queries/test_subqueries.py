@@ -12,7 +12,12 @@ from millstream.testing.randomness import KINDS
 def test_a_condition_has_a_subquery() -> None:
     for m in makers():
         host = around(source_of(m))
-        for text in (condition(m, host), asking(m, host), scalar(m, host).sql, gathered(m, host).sql):
+        for text in (
+            condition(m, host),
+            asking(m, host),
+            scalar(m, host).sql,
+            gathered(m, host).sql,
+        ):
             assert expression(text).find(exp.Select) is not None, text
 
 

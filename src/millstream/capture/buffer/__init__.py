@@ -5,5 +5,6 @@ buffer_table    create a buffer, add columns, mark that rows are missing
 probe           which of many sources have a change, in one query
 prune           delete rows that every reader has consumed
 
-Others import these modules whole. Rows are written by `capture.trigger` and `capture.wal`, and read by `refresh`.
+Others import these modules whole. Rows are written by `capture.trigger` and `capture.wal`, and read
+by `refresh`.
 """

@@ -1,8 +1,9 @@
 """Create the buffer of a source, and add the columns that its capture needs.
 
-Its columns have the base types of the source's domains, without modifiers, constraints or defaults: the buffer can
-hold every value that the source can hold, so that capture never fails. A column is added when a reader needs it, and
-stays. A column whose type has changed is dropped and added again, empty.
+Its columns have the base types of the source's domains, without modifiers, constraints or defaults:
+the buffer can hold every value that the source can hold, so that capture never fails. A column is
+added when a reader needs it, and stays. A column whose type has changed is dropped and added again,
+empty.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def make(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> Non
     conn.execute(sql.SQL(_SQL["create"]).format(**names))
     steps = _steps(conn, relid, columns)
     if steps:
-        conn.execute(sql.SQL("ALTER TABLE {} {}").format(buffer_name(relid), sql.SQL(", ").join(steps)))
+        conn.execute(
+            sql.SQL("ALTER TABLE {} {}").format(buffer_name(relid), sql.SQL(", ").join(steps))
+        )
 
 
 def mark(conn: Connection, relid: int, cause: str) -> None:
@@ -48,17 +51,30 @@ def drop(conn: Connection, relid: int) -> None:
 
 def _steps(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> list[sql.Composed]:
     """Return the clauses of ALTER TABLE that add missing columns and replace those of another type."""
-    wanted = ([c.attnum for c in columns], [c.type_name for c in columns], [c.collation for c in columns])
+    wanted = (
+        [c.attnum for c in columns],
+        [c.type_name for c in columns],
+        [c.collation for c in columns],
+    )
     steps = []
     lacking = conn.execute(_SQL["lacking"], (*wanted, f"{SCHEMA}.changes_{relid}")).fetchall()
     for attnum, type_name, schema, collation, differs in lacking:
         if differs:
             steps.append(sql.SQL("DROP COLUMN {}").format(column_name(attnum)))
-        collate = sql.SQL(" COLLATE {}").format(sql.Identifier(schema, collation)) if collation else sql.SQL("")
-        steps.append(sql.SQL("ADD COLUMN {} {}{}").format(column_name(attnum), printed(type_name), collate))
+        collate = (
+            sql.SQL(" COLLATE {}").format(sql.Identifier(schema, collation))
+            if collation
+            else sql.SQL("")
+        )
+        steps.append(
+            sql.SQL("ADD COLUMN {} {}{}").format(column_name(attnum), printed(type_name), collate)
+        )
     return steps
 
 
 def printed(text: str) -> sql.SQL:
-    """Return text that PostgreSQL printed (a type name, an expression) as SQL. Never pass a value from outside."""
+    """Return text that PostgreSQL printed (a type name, an expression) as SQL.
+
+    Never pass a value from outside.
+    """
     return sql.SQL(text)

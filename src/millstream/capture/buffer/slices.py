@@ -8,12 +8,13 @@
         origin  t written by a trigger, l read from WAL, others: a mark (X) of Millstream itself, by its cause
         c<n>    the captured columns, named by attnum, so that a rename does not matter
 
-An update is a D and an I. A slice is the rows of transactions that are visible at the cut (by the reader's own
-snapshot) and not visible in the frontier (by the condition built here).
+An update is a D and an I. A slice is the rows of transactions that are visible at the cut (by the
+reader's own snapshot) and not visible in the frontier (by the condition built here).
 
-During a CDC transition, triggers and WAL capture both write, so the buffer may hold a transaction twice, or in part.
-The cutovers of the source say which origin to read for each transaction. WAL capture writes rows after their
-transaction has committed, so a refresh reads them after its cut, and the cut becomes part of the condition.
+During a CDC transition, triggers and WAL capture both write, so the buffer may hold a transaction
+twice, or in part. The cutovers of the source say which origin to read for each transaction. WAL
+capture writes rows after their transaction has committed, so a refresh reads them after its cut,
+and the cut becomes part of the condition.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def column_name(attnum: int) -> sql.Identifier:
 
 
 def slice_condition(frontier: Snapshot) -> sql.Composed:
-    """Return the condition for rows after the frontier. Its first half lets PostgreSQL use the index on xid."""
+    """Return the condition for rows after the frontier.
+
+    Its first half lets PostgreSQL use the index on xid.
+    """
     return sql.SQL("xid >= {}::xid8 AND NOT pg_visible_in_snapshot(xid, {}::pg_snapshot)").format(
         sql.Literal(str(frontier.xmin)), sql.Literal(str(frontier))
     )
@@ -53,10 +57,13 @@ def slice_condition(frontier: Snapshot) -> sql.Composed:
 
 def seen_condition(snapshot: Snapshot) -> sql.Composed:
     """Return the condition for rows whose transaction a snapshot sees."""
-    return sql.SQL("pg_visible_in_snapshot(xid, {}::pg_snapshot)").format(sql.Literal(str(snapshot)))
+    return sql.SQL("pg_visible_in_snapshot(xid, {}::pg_snapshot)").format(
+        sql.Literal(str(snapshot))
+    )
 
 
-# Reason codes for a buffer that does not hold every change, the worst first; each with the origins of its X rows.
+# Reason codes for a buffer that does not hold every change, the worst first; each with the origins
+# of its X rows.
 GAPS: Mapping[str, str] = {
     "LOG_LOST": "w",
     "CAPTURE_GAP": "ml",
@@ -70,11 +77,15 @@ _OTHER: Mapping[Origin, Origin] = {"t": "l", "l": "t"}
 
 
 def origin_condition(source: Source) -> sql.Composed:
-    """Return the condition for rows of the origin that the cutovers assign to their transaction, and for marks."""
+    """Return the condition for rows of the origin that the cutovers assign to their transaction,
+    and for marks.
+    """
     left_out: sql.Composable = sql.Literal(_OTHER[source.origin])
     if source.cutovers:
         case = [
-            sql.SQL("WHEN {} THEN {}").format(seen_condition(cutover.seen), sql.Literal(_OTHER[cutover.origin]))
+            sql.SQL("WHEN {} THEN {}").format(
+                seen_condition(cutover.seen), sql.Literal(_OTHER[cutover.origin])
+            )
             for cutover in source.cutovers
         ]
         left_out = sql.SQL("CASE {} ELSE {} END").format(sql.SQL(" ").join(case), left_out)
@@ -103,22 +114,30 @@ def pending(
     sources: Mapping[int, Source] | None = None,
     until: Snapshot | None = None,
 ) -> list[Pending]:
-    """Count the changes after each (source, frontier), up to a cut; return them in the order of `pairs`.
+    """Count the changes after each (source, frontier), up to a cut; return them in the order of
+    `pairs`.
 
-    One query finds the pairs that have any change; a second one counts only those. Rows of every origin are counted for
-    a relid that is not in `sources`.
+    One query finds the pairs that have any change; a second one counts only those. Rows of every
+    origin are counted for a relid that is not in `sources`.
     """
     distinct = list(dict.fromkeys(pairs))
     if not distinct:
         return []
-    conditions = {relid: _shared_condition((sources or {}).get(relid), until) for relid, _ in distinct}
+    conditions = {
+        relid: _shared_condition((sources or {}).get(relid), until) for relid, _ in distinct
+    }
     try:
         changed = pairs_with_changes(conn, distinct, conditions)
-        counts = [_count(place, relid, frontier, conditions[relid], cap) for place, relid, frontier in changed]
+        counts = [
+            _count(place, relid, frontier, conditions[relid], cap)
+            for place, relid, frontier in changed
+        ]
         rows = conn.execute(sql.SQL(" UNION ALL ").join(counts)).fetchall() if changed else []
     except errors.UndefinedTable as error:
         relids = ", ".join(str(relid) for relid, _ in distinct)
-        raise SourceChanged.shape(relids, f"A change buffer is gone: {error.diag.message_primary}.") from error
+        raise SourceChanged.shape(
+            relids, f"A change buffer is gone: {error.diag.message_primary}."
+        ) from error
     found = {pair: Pending(*pair, 0) for pair in distinct}
     for place, count, truncated, origins in rows:
         found[distinct[place]] = Pending(*distinct[place], count, truncated, gap_of(origins))
@@ -131,15 +150,22 @@ def gap_of(origins: Collection[str]) -> str:
     >>> gap_of(["p", "w"]), gap_of([])
     ('LOG_LOST', '')
     """
-    return next((code for code, own in GAPS.items() if any(origin in own for origin in origins)), "")
+    return next(
+        (code for code, own in GAPS.items() if any(origin in own for origin in origins)), ""
+    )
 
 
 # For sources that are not in a transition. Composed once: every tick needs one for each source.
-_SETTLED: Mapping[Origin, sql.SQL] = {"t": sql.SQL(" AND origin <> 'l'"), "l": sql.SQL(" AND origin <> 't'")}
+_SETTLED: Mapping[Origin, sql.SQL] = {
+    "t": sql.SQL(" AND origin <> 'l'"),
+    "l": sql.SQL(" AND origin <> 't'"),
+}
 
 
 def _shared_condition(source: Source | None, until: Snapshot | None) -> sql.Composable:
-    """Return the part of the condition that all readers of a source share: the origins, and the cut's snapshot."""
+    """Return the part of the condition that all readers of a source share: the origins, and the
+    cut's snapshot.
+    """
     if source and not source.cutovers and until is None:
         return _SETTLED[source.origin]
     parts: list[sql.Composable] = [origin_condition(source)] if source else []
@@ -150,7 +176,8 @@ def _shared_condition(source: Source | None, until: Snapshot | None) -> sql.Comp
 def pairs_with_changes(
     conn: Connection, pairs: Sequence[Pair], conditions: Mapping[int, sql.Composable]
 ) -> list[tuple[int, int, Snapshot]]:
-    """Return the pairs whose buffer has a row after the frontier, each with its position among `pairs`.
+    """Return the pairs whose buffer has a row after the frontier, each with its position among
+    `pairs`.
 
     Frontiers are parameters, so that the text is the same at every tick and psycopg prepares it.
     """
@@ -174,8 +201,11 @@ def pairs_with_changes(
     return [(place, *pairs[place]) for (place,) in rows]
 
 
-def _count(place: int, relid: int, frontier: Snapshot, condition: sql.Composable, cap: int) -> sql.Composed:
-    # Not among the counted rows, where the cap could hide them: T and X are found by an index that has only them.
+def _count(
+    place: int, relid: int, frontier: Snapshot, condition: sql.Composable, cap: int
+) -> sql.Composed:
+    # Not among the counted rows, where the cap could hide them: T and X are found by an index that
+    # has only them.
     return sql.SQL(
         "SELECT {place}, (SELECT count(*) FROM (SELECT FROM {buffer} WHERE {slice} LIMIT {cap}) AS counted),"
         " EXISTS (SELECT FROM {buffer} WHERE action = 'T' AND {slice}),"

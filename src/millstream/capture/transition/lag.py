@@ -3,8 +3,8 @@
     slot_lag_warning     more than the setting of that name: the server retains WAL for us
     slot_lag_critical    more than that setting: the sources return to triggers before the server drops the slot
 
-Each is sent once when the lag rises above its setting, and again only after the lag has been below half of it: a lag
-that swings around the setting is one alert.
+Each is sent once when the lag rises above its setting, and again only after the lag has been below
+half of it: a lag that swings around the setting is one alert.
 
 >>> watch = LagWatch()
 >>> settings = Settings(slot_lag_warning=100, slot_lag_critical=1000)
@@ -41,14 +41,20 @@ class LagWatch:
 
 
 def check(conn: Connection, settings: Settings, watch: LagWatch) -> int:
-    """Return the slot's lag in bytes, 0 where there is no slot; send an alert if it has risen above a setting.
+    """Return the slot's lag in bytes, 0 where there is no slot; send an alert if it has risen above
+    a setting.
 
-    Called by every step of the transitions (`transitions.advance`), once a second at most, while a source uses WAL.
+    Called by every step of the transitions (`transitions.advance`), once a second at most, while a
+    source uses WAL.
     """
-    query = "SELECT slot_name, coalesce(confirmed_lag_bytes, 0), held_by FROM millstream.slot_health()"
+    query = (
+        "SELECT slot_name, coalesce(confirmed_lag_bytes, 0), held_by FROM millstream.slot_health()"
+    )
     row = conn.execute(query).fetchone()
     slot, lag, held_by = row or (None, 0, None)
     for kind in watch.look(lag, settings):
         limit = getattr(settings, kind)
-        notifications.alert(conn, kind, slot=slot, lag_bytes=lag, limit_bytes=limit, held_by=held_by)
+        notifications.alert(
+            conn, kind, slot=slot, lag_bytes=lag, limit_bytes=limit, held_by=held_by
+        )
     return int(lag)

@@ -1,8 +1,8 @@
 """Move sources between trigger capture and WAL capture, one step per tick.
 
-Each step is recorded before the next one, and can be repeated: if the process is killed anywhere, every source is still
-captured in full, and the next process continues. A step waits for a lock only briefly; if it does not get the lock,
-the next tick tries again.
+Each step is recorded before the next one, and can be repeated: if the process is killed anywhere,
+every source is still captured in full, and the next process continues. A step waits for a lock only
+briefly; if it does not get the lock, the next tick tries again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from millstream.postgres.connection import Connection
 from millstream.postgres.failures import code_of, transient_trouble
 from millstream.settings import print_size
 
-# Seconds between two checks of all sources, and between two checks of a source that must stay on triggers.
+# Seconds between two checks of all sources, and between two checks of a source that must stay on
+# triggers.
 EVERY = 1.0
 AGAIN = 30.0
 # A source that returned to triggers after a failure does not start another transition before this.
@@ -73,8 +74,13 @@ def _advance(context: TransitionContext) -> None:
         log.info("CDC transition waits", reason=error.detail)
 
 
-def _try(context: TransitionContext, source: Source, wish: WantedCapture | None, behind: int) -> None:
-    """Take the next step of a source. A step that the server refuses does not stop the other sources."""
+def _try(
+    context: TransitionContext, source: Source, wish: WantedCapture | None, behind: int
+) -> None:
+    """Take the next step of a source.
+
+    A step that the server refuses does not stop the other sources.
+    """
     try:
         _step(context, source, wish, behind)
     except (LockNotHad, psycopg.errors.LockNotAvailable) as error:
@@ -90,7 +96,9 @@ def _try(context: TransitionContext, source: Source, wish: WantedCapture | None,
         _give_up(context, source, f"{RETURNED}{str(error).strip()}")
 
 
-def _step(context: TransitionContext, source: Source, wish: WantedCapture | None, behind: int) -> None:
+def _step(
+    context: TransitionContext, source: Source, wish: WantedCapture | None, behind: int
+) -> None:
     if source.cutovers:
         cutover.forget_cutovers(context.conn, source.relid)
     if wish is None:
@@ -117,7 +125,9 @@ def _unwanted(context: TransitionContext, wish: WantedCapture) -> str:
 
 def _begin(context: TransitionContext, source: Source) -> None:
     """Start the transition of a source to WAL, unless there is an obstacle."""
-    if time.monotonic() - context.steps.asked_at.get(source.relid, float("-inf")) < AGAIN or _rests(source):
+    if time.monotonic() - context.steps.asked_at.get(source.relid, float("-inf")) < AGAIN or _rests(
+        source
+    ):
         return
     context.steps.asked_at[source.relid] = time.monotonic()
     why = obstacle(context, source)
@@ -137,14 +147,19 @@ def explain(context: TransitionContext, wanted: Sequence[Source]) -> list[str]:
     found = [(source, why) for source in wanted if (why := obstacle(context, source))]
     for source, why in found:
         sources.set_reason(context.conn, source.relid, why)
-    return [f"{source.schema}.{source.name} is captured by triggers. {why}" for source, why in found]
+    return [
+        f"{source.schema}.{source.name} is captured by triggers. {why}" for source, why in found
+    ]
 
 
 def obstacle(context: TransitionContext, source: Source) -> str:
     """Return why a source cannot be captured from WAL; "" if it can."""
     has_slot = slots.get(context.conn, slot.name_of(context.conn)) is not None
     return publication.obstacle(
-        context.conn, source, has_slot=has_slot, may_set_identity=context.settings.auto_replica_identity
+        context.conn,
+        source,
+        has_slot=has_slot,
+        may_set_identity=context.settings.auto_replica_identity,
     )
 
 
@@ -154,22 +169,32 @@ def require(context: TransitionContext, wanted: Sequence[Source]) -> None:
         why = obstacle(context, source)
         if why:
             hint = "Or use cdc_mode => 'auto': triggers capture it until WAL capture is possible."
-            raise BadSource.of(f"{source.schema}.{source.name}", f"It cannot be captured from WAL: {why}", hint)
+            raise BadSource.of(
+                f"{source.schema}.{source.name}", f"It cannot be captured from WAL: {why}", hint
+            )
 
 
 def _rests(source: Source) -> bool:
     """Return True if the source returned to triggers after a failure a short while ago."""
     came_back = source.reason is not None and source.reason.startswith(RETURNED)
-    return came_back and source.mode_changed_at is not None and datetime.now(UTC) - source.mode_changed_at < REST
+    return (
+        came_back
+        and source.mode_changed_at is not None
+        and datetime.now(UTC) - source.mode_changed_at < REST
+    )
 
 
 def _go_on(context: TransitionContext, source: Source, unwanted: str) -> None:
     """Take the next step of a source that is moving to WAL."""
     assert source.mode_changed_at is not None
-    waited, longest = datetime.now(UTC) - source.mode_changed_at, context.settings.wal_transition_timeout
+    waited, longest = (
+        datetime.now(UTC) - source.mode_changed_at,
+        context.settings.wal_transition_timeout,
+    )
     if unwanted or waited > longest:
         late = (
-            f"{RETURNED}the transition took longer than {longest.total_seconds():.0f} s. {_waits_for(context, source)}"
+            f"{RETURNED}the transition took longer than "
+            f"{longest.total_seconds():.0f} s. {_waits_for(context, source)}"
         )
         _give_up(context, source, unwanted or late)
     elif source.published_at is None:
@@ -194,7 +219,9 @@ def _give_up(context: TransitionContext, source: Source, reason: str) -> None:
     cutover.stay_on_triggers(context.conn, source.relid, reason)
     if source.mode == "TRANSITIONING":
         tell(context, source, "TRIGGER")
-    notifications.alert(context.conn, "cdc_transition_failed", source=source.qualified, reason=reason)
+    notifications.alert(
+        context.conn, "cdc_transition_failed", source=source.qualified, reason=reason
+    )
 
 
 def _waits_for(context: TransitionContext, source: Source) -> str:
@@ -214,12 +241,16 @@ def _waits_for(context: TransitionContext, source: Source) -> str:
 
 
 def _trouble(context: TransitionContext, source: Source, behind: int) -> str:
-    """Return why a source should return to triggers while WAL still holds every change; "" if it should not."""
+    """Return why a source should return to triggers while WAL still holds every change; "" if it
+    should not.
+    """
     if behind > context.settings.slot_lag_critical:
         return f"{RETURNED}the replication slot lags more than {print_size(context.settings.slot_lag_critical)} behind."
     lacking = publication.without_old_rows(context.conn, source)
     if lacking:
-        return f"{RETURNED}the replica identity of {', '.join(map(str, lacking))} is no longer FULL."
+        return (
+            f"{RETURNED}the replica identity of {', '.join(map(str, lacking))} is no longer FULL."
+        )
     return ""
 
 
@@ -242,7 +273,9 @@ def give_up_wal(context: TransitionContext, reason: str) -> None:
 
 
 def fall_back(context: TransitionContext, reason: str) -> None:
-    """Return all sources to triggers after WAL was lost: install triggers, have readers reinitialise, drop the slot."""
+    """Return all sources to triggers after WAL was lost: install triggers, have readers
+    reinitialise, drop the slot.
+    """
     left = list[str]()
     for source in sources.every(context.conn):
         if not source.uses_wal:
@@ -258,7 +291,9 @@ def fall_back(context: TransitionContext, reason: str) -> None:
             left.append(f"{source.qualified}: {error.message}")
             continue
         tell(context, source, "TRIGGER")
-        notifications.alert(context.conn, "reinitialize_needed", source=source.qualified, reason=why)
+        notifications.alert(
+            context.conn, "reinitialize_needed", source=source.qualified, reason=why
+        )
     if left:
         log.error("still without triggers", sources=left)
         return
@@ -267,7 +302,9 @@ def fall_back(context: TransitionContext, reason: str) -> None:
 
 
 def tidy(context: TransitionContext) -> None:
-    """Drop the slot if no source needs it any more; otherwise unpublish tables that need not be published."""
+    """Drop the slot if no source needs it any more; otherwise unpublish tables that need not be
+    published.
+    """
     name = slot.name_of(context.conn)
     if slots.get(context.conn, name) is None:
         return
@@ -289,4 +326,6 @@ def _drop_slot(conn: Connection) -> None:
 def tell(context: TransitionContext, source: Source, new: str) -> None:
     """Log and notify that a source has another capture mode from now on."""
     log.info("capture mode changed", source=source.qualified, mode=new)
-    notifications.transition(context.conn, source.qualified, source.mode, new, slot.name_of(context.conn))
+    notifications.transition(
+        context.conn, source.qualified, source.mode, new, slot.name_of(context.conn)
+    )

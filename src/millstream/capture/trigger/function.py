@@ -1,6 +1,8 @@
-"""Build the trigger function that captures the changes of one table: the source itself, or one of its partitions.
+"""Build the trigger function that captures the changes of one table: the source itself, or one of
+its partitions.
 
-The function runs in the user's transaction, so it must not fail, must be fast, and must not run code of others:
+The function runs in the user's transaction, so it must not fail, must be fast, and must not run
+code of others:
 
 - It is SECURITY DEFINER, so that writers need no privilege on our schemas. Its search_path is fixed, so that no object
   of theirs can shadow a name. Its SQL is static, and planned once per session. It has no EXCEPTION block, which would
@@ -20,7 +22,8 @@ were wrong: removing the same image from both sides does not change the differen
 one hash join. EXCEPT ALL would compare by `=`, for which 1.0 equals 1.00, and does not work
 for json or point.
 
-A virtual generated column is NULL in transition tables and in NEW, so its expression is used instead.
+A virtual generated column is NULL in transition tables and in NEW, so its expression is used
+instead.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ class CapturedImages:
     level: Level
     columns: tuple[CapturedColumn, ...]
     expressions: tuple[str | None, ...]
-    """By captured column: the expression of a virtual generated column, as in the source; None for other columns."""
+    """By captured column: the expression of a virtual generated column, as in the source; None for
+    other columns.
+    """
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.expressions):
@@ -58,7 +63,8 @@ class CapturedImages:
 class Watch:
     """The columns of its own table that a capture function checks before it writes.
 
-    A partition has its own attnums. After it was detached, its columns may be altered, and its writers must not fail.
+    A partition has its own attnums. After it was detached, its columns may be altered, and its
+    writers must not fail.
     """
 
     table: int
@@ -67,7 +73,9 @@ class Watch:
 
 
 def function_name(relid: int, table: int) -> str:
-    """Return the name, without its schema, of the function that captures changes of a source from one of its tables."""
+    """Return the name, without its schema, of the function that captures changes of a source from
+    one of its tables.
+    """
     return f"capture_{relid}" if table == relid else f"capture_{relid}_{table}"
 
 
@@ -78,7 +86,8 @@ def definition(name: str, body: str) -> list[sql.Composed]:
         "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql"
         " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {}"
     )
-    # Otherwise other roles could use our function in a trigger on their own table, and write into the buffer.
+    # Otherwise other roles could use our function in a trigger on their own table, and write into
+    # the buffer.
     revoke = sql.SQL("REVOKE ALL ON FUNCTION {}() FROM PUBLIC")
     return [create.format(identifier, sql.Literal(body)), revoke.format(identifier)]
 
@@ -143,7 +152,9 @@ def _old_rows(images: CapturedImages) -> sql.SQL:
 def _values(images: CapturedImages) -> list[sql.Composable]:
     """Return the expression of each captured column, over the row `r`."""
     return [
-        sql.SQL("({})").format(printed(expression)) if expression else sql.Identifier("r", column.name)
+        sql.SQL("({})").format(printed(expression))
+        if expression
+        else sql.Identifier("r", column.name)
         for column, expression in zip(images.columns, images.expressions, strict=True)
     ]
 
@@ -162,13 +173,17 @@ def _listed(parts: Sequence[sql.Composable]) -> sql.Composed:
 
 @lru_cache(maxsize=4)
 def _writes(images: CapturedImages) -> dict[str, sql.SQL]:
-    """Return the statement for each operation; cached, because all tables of a source have the same."""
+    """Return the statement for each operation; cached, because all tables of a source have the
+    same.
+    """
     statements = {
         "insert": _one_sided(images, "I", _new_rows(images)),
         "update": _paired(images),
         "delete": _one_sided(images, "D", _old_rows(images)),
     }
-    return {operation: printed(statement.as_string()) for operation, statement in statements.items()}
+    return {
+        operation: printed(statement.as_string()) for operation, statement in statements.items()
+    }
 
 
 def _one_sided(images: CapturedImages, action: Literal["I", "D"], rows: sql.SQL) -> sql.Composed:
@@ -196,7 +211,9 @@ def _paired(images: CapturedImages) -> sql.Composable:
     ).format(
         buffer=buffer_name(images.relid),
         columns=_listed([sql.SQL("xid"), sql.SQL("action"), *_names(images.columns)]),
-        values=_listed([sql.SQL("pg_current_xact_id()"), sql.SQL("i.action"), *_names(images.columns, "i")]),
+        values=_listed(
+            [sql.SQL("pg_current_xact_id()"), sql.SQL("i.action"), *_names(images.columns, "i")]
+        ),
         went=_numbered(images, _old_rows(images)),
         came=_numbered(images, _new_rows(images)),
         old=_listed([sql.SQL("went.pair, 'D'::\"char\""), *_names(images.columns, "went")]),
@@ -221,9 +238,11 @@ def _numbered(images: CapturedImages, rows: sql.SQL) -> sql.Composed:
 
 
 def _as_recorded(watch: Watch) -> sql.Composed:
-    """Return a test that the watched columns have their recorded names, types, modifiers and collations.
+    """Return a test that the watched columns have their recorded names, types, modifiers and
+    collations.
 
-    It is an expression over constants: PL/pgSQL evaluates it once per session, and again after the table is altered.
+    It is an expression over constants: PL/pgSQL evaluates it once per session, and again after the
+    table is altered.
     """
     return sql.SQL(
         "millstream_changes.columns_stood({source}::regclass,"
@@ -239,7 +258,10 @@ def _as_recorded(watch: Watch) -> sql.Composed:
 
 
 def _other_names(watch: Watch) -> sql.Composed:
-    """Return a test that a column has another name now. The system caches show the present, whatever the snapshot."""
+    """Return a test that a column has another name now.
+
+    The system caches show the present, whatever the snapshot.
+    """
     return sql.SQL(
         "EXISTS (SELECT FROM unnest({attnums}::int4[], {names}::text[]) AS w (attnum, attname)"
         " WHERE (pg_identify_object_as_address({classid}, {relid}, w.attnum)).object_names[3]"
@@ -253,9 +275,13 @@ def _other_names(watch: Watch) -> sql.Composed:
 
 
 def _same_types(watch: Watch, rows: sql.SQL) -> sql.Composed:
-    """Return a test that the first row has the recorded types; without a row there is nothing to capture."""
+    """Return a test that the first row has the recorded types; without a row there is nothing to
+    capture.
+    """
     each = [
-        sql.SQL("pg_typeof({})::oid = {}").format(sql.Identifier("r", column.name), sql.Literal(column.type_oid))
+        sql.SQL("pg_typeof({})::oid = {}").format(
+            sql.Identifier("r", column.name), sql.Literal(column.type_oid)
+        )
         for column in watch.columns
     ]
     alike = sql.SQL(" AND ").join([sql.SQL("true"), *each])

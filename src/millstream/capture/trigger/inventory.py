@@ -42,12 +42,17 @@ def missing(conn: Connection, relid: int) -> list[str]:
 
 
 def gaps_of(conn: Connection, known: Sequence[Source]) -> dict[int, list[str]]:
-    """Return the faults of capture of many sources, by oid, whether captured by triggers or from WAL."""
+    """Return the faults of capture of many sources, by oid, whether captured by triggers or from
+    WAL.
+    """
     found = gaps(conn, [source.relid for source in known if source.mode != "WAL"])
     from_wal = [source for source in known if source.mode == "WAL"]
     if from_wal:
         publication = slot.name_of(conn)
-        buffered = {relid for (relid,) in conn.execute(_SQL["buffers"], ([source.relid for source in from_wal],))}
+        buffered = {
+            relid
+            for (relid,) in conn.execute(_SQL["buffers"], ([source.relid for source in from_wal],))
+        }
         for source in from_wal:
             absent = [] if source.relid in buffered else ["the change buffer is missing"]
             found[source.relid] = absent + published.gaps(conn, publication, source)
@@ -55,7 +60,10 @@ def gaps_of(conn: Connection, known: Sequence[Source]) -> dict[int, list[str]]:
 
 
 def gaps(conn: Connection, relids: Sequence[int]) -> dict[int, list[str]]:
-    """Return the faults of the triggers of these sources, by four queries. In a cut, they are those at the cut."""
+    """Return the faults of the triggers of these sources, by four queries.
+
+    In a cut, they are those at the cut.
+    """
     wanted = trees(conn, relids)
     found = triggers(conn, relids)
     buffered = {relid for (relid,) in conn.execute(_SQL["buffers"], (list(relids),))}
@@ -79,7 +87,9 @@ def functions(conn: Connection, relid: int) -> dict[str, str | None]:
 
 
 def superfluous(tree: Tree | None, found: Sequence[Found]) -> list[Found]:
-    """Return the triggers on tables that no longer belong to the source, or that it no longer needs."""
+    """Return the triggers on tables that no longer belong to the source, or that it no longer
+    needs.
+    """
     needed = {(trigger.table.oid, trigger.name) for trigger in tree.triggers()} if tree else set()
     return [each for each in found if (each.table.oid, each.name) not in needed]
 
@@ -87,15 +97,23 @@ def superfluous(tree: Tree | None, found: Sequence[Found]) -> list[Found]:
 def lacking(tree: Tree, found: Sequence[Found]) -> list[Trigger]:
     """Return the triggers that are missing, disabled or defined differently."""
     there = {(each.table.oid, each.name): each for each in found}
-    return [trigger for trigger in tree.triggers() if _wrong(trigger, there.get((trigger.table.oid, trigger.name)))]
+    return [
+        trigger
+        for trigger in tree.triggers()
+        if _wrong(trigger, there.get((trigger.table.oid, trigger.name)))
+    ]
 
 
 def _gaps(tree: Tree | None, found: Sequence[Found], has_buffer: bool) -> list[str]:
     if tree is None:
         return ["the table was dropped"]
     there = {(each.table.oid, each.name): each for each in found}
-    wrong = [_wrong(trigger, there.get((trigger.table.oid, trigger.name))) for trigger in tree.triggers()]
-    left = [f"trigger {each.name} on {each.table} is left over" for each in superfluous(tree, found)]
+    wrong = [
+        _wrong(trigger, there.get((trigger.table.oid, trigger.name))) for trigger in tree.triggers()
+    ]
+    left = [
+        f"trigger {each.name} on {each.table} is left over" for each in superfluous(tree, found)
+    ]
     buffer = [] if has_buffer else ["the change buffer is missing"]
     return [*buffer, *(each for each in wrong if each), *left]
 

@@ -1,4 +1,5 @@
-"""Which triggers a source needs, and on which tables: statement triggers, or row triggers if these are not enough.
+"""Which triggers a source needs, and on which tables: statement triggers, or row triggers if these
+are not enough.
 
     orders                       A statement fires the statement triggers of the table that it names, and of no
       ├─ orders_2025             other. The transition tables contain the rows of partitions and children.
@@ -51,7 +52,9 @@ class Trigger:
 
     @property
     def name(self) -> str:
-        """The trigger's name, with the source's oid: a partition can belong to two sources, its root and itself."""
+        """The trigger's name, with the source's oid: a partition can belong to two sources, its
+        root and itself.
+        """
         return f"millstream_{self.operation.lower()}_{self.relid}"
 
     @property
@@ -69,7 +72,9 @@ class Trigger:
             ).format(
                 **names,
                 operation=sql.SQL(self.operation),
-                transitions=TRANSITIONS[self.operation] if self.level == "STATEMENT" else sql.SQL(""),
+                transitions=TRANSITIONS[self.operation]
+                if self.level == "STATEMENT"
+                else sql.SQL(""),
                 level=sql.SQL(self.level),
                 function=sql.Identifier(SCHEMA, self.function),
             ),
@@ -98,16 +103,24 @@ class Tree:
     def triggers(self) -> list[Trigger]:
         """Return all triggers that the source needs."""
         return [
-            Trigger(self.relid, table, operation, "STATEMENT" if operation == "TRUNCATE" else self.level)
+            Trigger(
+                self.relid, table, operation, "STATEMENT" if operation == "TRUNCATE" else self.level
+            )
             for table in self.tables
             for operation in OPERATIONS
-            if operation == "TRUNCATE" or self.level == "STATEMENT" or table.oid not in self.partitioned
+            if operation == "TRUNCATE"
+            or self.level == "STATEMENT"
+            or table.oid not in self.partitioned
         ]
 
 
 def trees(conn: Connection, relids: Sequence[int]) -> dict[int, Tree]:
     """Return, for each source that still exists, its tables and the level of its triggers."""
-    pairs = [(root, each) for root, below in relations.partitions(conn, relids).items() for each in (root, *below)]
+    pairs = [
+        (root, each)
+        for root, below in relations.partitions(conn, relids).items()
+        for each in (root, *below)
+    ]
     roots, tables = [root for root, _ in pairs], [table for _, table in pairs]
     found: dict[int, Tree] = {}
     for root, by_row, oids, schemas, names, kinds in conn.execute(_SQL["trees"], (roots, tables)):

@@ -1,21 +1,25 @@
-"""The position that may be acknowledged to the server: the minimum over the positions of all buffers.
+"""The position that may be acknowledged to the server: the minimum over the positions of all
+buffers.
 
     handed      rows of transactions up to here were passed on to the buffer
     durable     all rows handed to it up to here are on disk
     marker      everything up to here was passed on: a marker, which follows all rows received before it
 
-The position of a buffer is its marker if all rows handed to it are durable, otherwise the durable ones' position.
-So a buffer whose table nobody writes to advances by markers alone, and a slow buffer retains WAL for all. Until every
-buffer has seen a marker, nothing is acknowledged. Without buffers, the last marker is acknowledged.
+The position of a buffer is its marker if all rows handed to it are durable, otherwise the durable
+ones' position. So a buffer whose table nobody writes to advances by markers alone, and a slow
+buffer retains WAL for all. Until every buffer has seen a marker, nothing is acknowledged. Without
+buffers, the last marker is acknowledged.
 
-Two buffers, a and b; the server sends rows of a up to 20, then a keepalive at 30, which becomes a marker:
+Two buffers, a and b; the server sends rows of a up to 20, then a keepalive at 30, which becomes a
+marker:
 
                                     a  handed  durable  marker  position      b  marker  position     acknowledged
     rows up to 20 are handed to a          20        0       0         0              0         0                0
     the marker 30 arrives                  20        0      30         0             30        30                0
     the rows are durable                   20       20      30        30             30        30               30
 
-Acknowledging the keepalive on arrival would let the server discard the rows up to 20 before they are durable.
+Acknowledging the keepalive on arrival would let the server discard the rows up to 20 before they
+are durable.
 """
 
 from __future__ import annotations
@@ -51,7 +55,9 @@ class Ledger:
 
     @classmethod
     def starting_at(cls, cursor: int, buffers: Iterable[int]) -> Ledger:
-        """Return a ledger in which everything before the cursor is durable, and nothing is known after it."""
+        """Return a ledger in which everything before the cursor is durable, and nothing is known
+        after it.
+        """
         return cls({buffer: BufferPositions(cursor, cursor) for buffer in buffers}, 0, cursor)
 
     def handed(self, buffer: int, lsn: int) -> Ledger:
@@ -60,15 +66,22 @@ class Ledger:
         return self._with({buffer: replace(positions, handed=max(positions.handed, lsn))})
 
     def reach_marker(self, lsn: int) -> Ledger:
-        """Note a marker, which follows everything handed so far. Ignore one that is older than the last."""
+        """Note a marker, which follows everything handed so far.
+
+        Ignore one that is older than the last.
+        """
         lsn = max(lsn, self.marker)
-        marker = {buffer: replace(positions, marker=lsn) for buffer, positions in self.buffers.items()}
+        marker = {
+            buffer: replace(positions, marker=lsn) for buffer, positions in self.buffers.items()
+        }
         return replace(self._with(marker), marker=lsn)._counted()
 
     def durable(self, buffer: int, lsn: int) -> Ledger:
         """Note that all rows handed to the buffer up to `lsn` are on disk."""
         positions = self.buffers[buffer]
-        return self._with({buffer: replace(positions, durable=max(positions.durable, lsn))})._counted()
+        return self._with(
+            {buffer: replace(positions, durable=max(positions.durable, lsn))}
+        )._counted()
 
     def join(self, buffer: int) -> Ledger:
         """Add a buffer, about which nothing is known before the next marker."""
@@ -76,11 +89,15 @@ class Ledger:
 
     def leave(self, buffer: int) -> Ledger:
         """Remove a buffer, which then no longer holds back the others."""
-        return replace(self, buffers={each: s for each, s in self.buffers.items() if each != buffer})._counted()
+        return replace(
+            self, buffers={each: s for each, s in self.buffers.items() if each != buffer}
+        )._counted()
 
     def _with(self, changed: Mapping[int, BufferPositions]) -> Ledger:
         return replace(self, buffers={**self.buffers, **changed})
 
     def _counted(self) -> Ledger:
-        least = min((positions.position for positions in self.buffers.values()), default=self.marker)
+        least = min(
+            (positions.position for positions in self.buffers.values()), default=self.marker
+        )
         return replace(self, acknowledged=max(self.acknowledged, least))

@@ -1,18 +1,19 @@
 """Write committed transactions into the change buffers, each exactly once.
 
-One database transaction per batch writes the rows into the buffers of their sources, the watermark of each source, and
-the slot's cursor. So rows and positions become durable together. Changes that the server sends again after an
-interruption are at or below the watermarks, and are skipped:
+One database transaction per batch writes the rows into the buffers of their sources, the watermark
+of each source, and the slot's cursor. So rows and positions become durable together. Changes that
+the server sends again after an interruption are at or below the watermarks, and are skipped:
 
     watermark of orders   (commit at 5A0, change 20000)      a large transaction, killed in the middle
     sent again            5A0: 1 .. 20000                    skipped
                           5A0: 20001 ..                      stored
 
-A watermark counts the changes of its source only, so other published tables do not matter. Rows have the 64-bit id of
-their transaction, like the rows of triggers, and values are PostgreSQL's own texts, parsed by PostgreSQL.
+A watermark counts the changes of its source only, so other published tables do not matter. Rows
+have the 64-bit id of their transaction, like the rows of triggers, and values are PostgreSQL's own
+texts, parsed by PostgreSQL.
 
-If PostgreSQL cannot parse a value (an enum label that has been renamed), the transaction is marked X instead of having
-images, and the readers reinitialise.
+If PostgreSQL cannot parse a value (an enum label that has been renamed), the transaction is marked
+X instead of having images, and the readers reinitialise.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ BATCH_BYTES = 4 << 20
 # So many rows are decoded at once: they stay in the processor's cache.
 SLAB = 2_000
 
-# Errors of COPY for a value that cannot be parsed, because its type or a name was changed after it was written.
+# Errors of COPY for a value that cannot be parsed, because its type or a name was changed after it
+# was written.
 UNREADABLE = (
     errors.DataError,
     errors.NotSupportedError,
@@ -106,10 +108,14 @@ class BufferWriter:
     written: int = 0
     """How many rows and marks this writer has written."""
     unfinished: tuple[int, dict[int, int]] = (0, {})
-    """The transaction that is stored in part: the LSN of its commit, and by source the number of changes stored."""
+    """The transaction that is stored in part: the LSN of its commit, and by source the number of
+    changes stored.
+    """
 
     @classmethod
-    def claimed(cls, conn: Connection, slot: str, owner: str, *, take_over: bool = True) -> BufferWriter:
+    def claimed(
+        cls, conn: Connection, slot: str, owner: str, *, take_over: bool = True
+    ) -> BufferWriter:
         """Claim the slot for this process: take it over from another one, or return without it."""
         epoch = slots.claim(conn, slot, owner, take_over=take_over)
         # Read after the claim, which has waited for another writer that may have moved the cursor.
@@ -118,12 +124,16 @@ class BufferWriter:
             raise SlotLost.because(slot, "It is not in the catalog of this database.")
         if epoch is None:
             raise WalTakenOver.by_other(slot)
-        writer = cls(conn, slot, epoch, slots.watermarks(conn, slot), Ledger.starting_at(found.cursor, ()))
+        writer = cls(
+            conn, slot, epoch, slots.watermarks(conn, slot), Ledger.starting_at(found.cursor, ())
+        )
         writer.look()
         return writer
 
     def look(self) -> None:
-        """Read from the catalog the sources that are captured from WAL, with their captured columns."""
+        """Read from the catalog the sources that are captured from WAL, with their captured
+        columns.
+        """
         self.unknown = set()
         found = {source.relid: source for source in sources.every(self.conn) if source.uses_wal}
         if found != self.sources:
@@ -133,9 +143,15 @@ class BufferWriter:
             for relid in found:
                 self.ledger = self.ledger.join(relid)
             self.routes = {relid: relid for relid in found}
-            self.routes |= {partition: source.relid for source in found.values() for partition in source.partitions}
+            self.routes |= {
+                partition: source.relid
+                for source in found.values()
+                for partition in source.partitions
+            }
 
-    def write(self, batch: Sequence[Part], marker: int = 0, progress: Progress = NO_PROGRESS) -> int:
+    def write(
+        self, batch: Sequence[Part], marker: int = 0, progress: Progress = NO_PROGRESS
+    ) -> int:
         """Write a batch, and the marker after it, in one transaction; return the new cursor.
 
         Only its last part may belong to a transaction that continues.
@@ -143,12 +159,16 @@ class BufferWriter:
         try:
             self._write(batch, marker, progress, careful=False)
         except UNREADABLE as error:
-            log.warning("a value from WAL could not be parsed", slot=self.slot, error=str(error).strip())
+            log.warning(
+                "a value from WAL could not be parsed", slot=self.slot, error=str(error).strip()
+            )
             self._write(batch, marker, progress, careful=True)
         failpoint("wal_durable")
         return self.ledger.acknowledged
 
-    def _write(self, batch: Sequence[Part], marker: int, progress: Progress, *, careful: bool) -> None:
+    def _write(
+        self, batch: Sequence[Part], marker: int, progress: Progress, *, careful: bool
+    ) -> None:
         with self.conn.transaction():
             self.look()
             ledger = self._after(batch, marker)
@@ -163,7 +183,9 @@ class BufferWriter:
         self.ledger = ledger
         self.watermarks |= writing.watermarks
         ends_open = bool(batch) and not batch[-1].is_last
-        self.unfinished = (batch[-1].transaction.commit_lsn, writing.counts) if ends_open else (0, {})
+        self.unfinished = (
+            (batch[-1].transaction.commit_lsn, writing.counts) if ends_open else (0, {})
+        )
         self.written += writing.written
 
     def _after(self, batch: Sequence[Part], marker: int) -> Ledger:
@@ -180,17 +202,23 @@ class BufferWriter:
         """Return the source that a relation's rows belong to; a partition may be new."""
         if relid not in self.routes and relid not in self.unknown:
             partitions = relations.partitions(self.conn, list(self.sources))
-            self.routes |= {partition: root for root, below in partitions.items() for partition in below}
+            self.routes |= {
+                partition: root for root, below in partitions.items() for partition in below
+            }
             if relid not in self.routes:
                 self.unknown.add(relid)
-                log.debug("ignored rows of a table that is not a source", slot=self.slot, relid=relid)
+                log.debug(
+                    "ignored rows of a table that is not a source", slot=self.slot, relid=relid
+                )
         return self.routes.get(relid)
 
 
 class _BatchWriting:
     """Writes one batch. The `BufferWriter` is updated only after the commit."""
 
-    def __init__(self, writer: BufferWriter, batch: Sequence[Part], near: int, careful: bool) -> None:
+    def __init__(
+        self, writer: BufferWriter, batch: Sequence[Part], near: int, careful: bool
+    ) -> None:
         self.writer = writer
         self.batch = batch
         self.careful = careful
@@ -231,7 +259,9 @@ class _BatchWriting:
                 self.marks.setdefault(source, set()).add((number, "T"))
         changes = rows.changes()
         relids, which = np.unique(changes.relids(), return_inverse=True)
-        owners = np.array([self.writer.source_of(int(relid)) or 0 for relid in relids], np.int64)[which]
+        owners = np.array([self.writer.source_of(int(relid)) or 0 for relid in relids], np.int64)[
+            which
+        ]
         for owner in np.unique(owners[owners > 0]):
             self._changes(int(owner), changes.at(np.flatnonzero(owners == owner)))
 
@@ -245,7 +275,9 @@ class _BatchWriting:
     # -- skipping what is stored ------------------------------------------------------------
 
     def _fresh(self, source: int, numbers: Offsets) -> Offsets:
-        """Return which changes are beyond the watermark, which counts single changes in its own transaction only."""
+        """Return which changes are beyond the watermark, which counts single changes in its own
+        transaction only.
+        """
         watermark = self.writer.watermarks.get(source, Watermark(0, 0))
         lsns = self.lsns[numbers]
         fresh = lsns > watermark.commit_lsn
@@ -279,7 +311,9 @@ class _BatchWriting:
             self._copy_apart(source, rows)
 
     def _copy_apart(self, source: int, rows: Rows) -> None:
-        """Copy by bisection of whole transactions: store those whose values can be parsed, and mark the others."""
+        """Copy by bisection of whole transactions: store those whose values can be parsed, and mark
+        the others.
+        """
         numbers = rows.transactions
         if numbers[0] == numbers[-1]:
             self.marks.setdefault(source, set()).add((int(numbers[0]), "X"))
@@ -297,15 +331,21 @@ class _BatchWriting:
             sql.SQL("origin"),
             *(column_name(column.attnum) for column in captured.columns),
         ]
-        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(buffer_name(source), sql.SQL(", ").join(columns))
+        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
+            buffer_name(source), sql.SQL(", ").join(columns)
+        )
         with self.writer.conn.cursor() as cursor, cursor.copy(statement) as copy:
             # In slabs: the server reads one while we make the next.
             for start in range(0, len(rows.letters), SLAB):
-                decoded = decode(rows.at(np.arange(start, min(start + SLAB, len(rows.letters)))), captured)
+                decoded = decode(
+                    rows.at(np.arange(start, min(start + SLAB, len(rows.letters)))), captured
+                )
                 for images in decoded.images:
                     copy.write(copy_text(images))
                     self.written += len(images.starts)
-                self.marks.setdefault(source, set()).update((number, "X") for number in decoded.marked)
+                self.marks.setdefault(source, set()).update(
+                    (number, "X") for number in decoded.marked
+                )
 
     def _insert_marks(self, source: int, marks: set[tuple[int, str]]) -> None:
         insert = sql.SQL(
@@ -313,7 +353,10 @@ class _BatchWriting:
             " AS m (xid, action)"
         )
         listed = sorted(marks)
-        xids, actions = [str(self.xids[number]) for number, _ in listed], [action for _, action in listed]
+        xids, actions = (
+            [str(self.xids[number]) for number, _ in listed],
+            [action for _, action in listed],
+        )
         if listed:
             self.writer.conn.execute(insert.format(buffer_name(source)), (xids, actions))
         self.written += len(listed)

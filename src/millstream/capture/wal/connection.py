@@ -1,8 +1,8 @@
 """Open the replication connection: libpq's replication functions, called through psycopg.
 
-Settings that affect how values are printed are set in the startup packet, as in all our sessions: otherwise a role's
-own DateStyle would be used. libpq does not allow two threads on one connection, so each call holds a lock; waiting for
-the server happens outside of it.
+Settings that affect how values are printed are set in the startup packet, as in all our sessions:
+otherwise a role's own DateStyle would be used. libpq does not allow two threads on one connection,
+so each call holds a lock; waiting for the server happens outside of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _SOCKET = {
 }
 # The server ends a connection that has not answered for so long.
 SENDER_TIMEOUT = 60.0
-# How many messages are taken at once: between two such helpings the connection is free for our answers.
+# How many messages are taken at once: between two such helpings the connection is free for our
+# answers.
 _HELPING = 4096
 # Slot in use; all else that START_REPLICATION refuses is final.
 _IN_USE = "55006"
@@ -41,8 +42,16 @@ _IN_USE = "55006"
 def replication(dsn: str, application_name: str, **settings: str) -> Connection:
     """Open a session for replication commands, which also accepts SQL without parameters."""
     sender_timeout = f"{SENDER_TIMEOUT:.0f}s"
-    given = pinned(dsn, version=0, application_name=application_name, wal_sender_timeout=sender_timeout, **settings)
-    conninfo = make_conninfo(given, replication="database", application_name=application_name, **_SOCKET)
+    given = pinned(
+        dsn,
+        version=0,
+        application_name=application_name,
+        wal_sender_timeout=sender_timeout,
+        **settings,
+    )
+    conninfo = make_conninfo(
+        given, replication="database", application_name=application_name, **_SOCKET
+    )
     try:
         conn = psycopg.connect(conninfo, autocommit=True)
     except psycopg.OperationalError as error:
@@ -54,7 +63,9 @@ def replication(dsn: str, application_name: str, **settings: str) -> Connection:
 class Stream:
     """The messages of a slot from a position on."""
 
-    def __init__(self, dsn: str, slot: str, publication: str, start: int, *, in_chunks: bool = False) -> None:
+    def __init__(
+        self, dsn: str, slot: str, publication: str, start: int, *, in_chunks: bool = False
+    ) -> None:
         self.slot = slot
         self.received_at = time.monotonic()
         self._lock = Lock()
@@ -72,9 +83,9 @@ class Stream:
         version = "proto_version '2', streaming 'on'" if in_chunks else "proto_version '1'"
         names = sql.Literal(sql.Identifier(publication).as_string())
         # A position is not a string here.
-        command = sql.SQL("START_REPLICATION SLOT {} LOGICAL {} ({}, messages 'true', publication_names {})").format(
-            sql.Identifier(self.slot), sql.SQL(lsn.printed(start)), sql.SQL(version), names
-        )
+        command = sql.SQL(
+            "START_REPLICATION SLOT {} LOGICAL {} ({}, messages 'true', publication_names {})"
+        ).format(sql.Identifier(self.slot), sql.SQL(lsn.printed(start)), sql.SQL(version), names)
         result = self._pgconn.exec_(command.as_string().encode())
         if result.status != ExecStatus.COPY_BOTH:
             raise self._refused(result)
@@ -121,7 +132,9 @@ class Stream:
         return WalBroken.off(self.slot, message or "The server has ended the stream.")
 
     def send(self, position: int, *, ask: bool = False) -> None:
-        """Send the durable position to the server; what the socket does not accept now is sent with the next one."""
+        """Send the durable position to the server; what the socket does not accept now is sent with
+        the next one.
+        """
         with self._lock:
             try:
                 self._pgconn.put_copy_data(status(position, ask=ask))

@@ -1,8 +1,9 @@
 """Acknowledge the durable WAL position to the server, from a thread of its own.
 
-A walsender that hears nothing for `wal_sender_timeout` ends the connection, and everything in flight is sent again. So
-the status is sent by the clock, however busy the other threads are. The position never decreases and is never zero:
-some servers would rewind the slot. After a silence the status asks the server to answer, as a proof of life.
+A walsender that hears nothing for `wal_sender_timeout` ends the connection, and everything in
+flight is sent again. So the status is sent by the clock, however busy the other threads are. The
+position never decreases and is never zero: some servers would rewind the slot. After a silence the
+status asks the server to answer, as a proof of life.
 """
 
 from __future__ import annotations

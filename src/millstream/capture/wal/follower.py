@@ -1,7 +1,8 @@
-"""Wait, before a refresh reads its buffers, until WAL has been read far enough; read it here if nobody else does.
+"""Wait, before a refresh reads its buffers, until WAL has been read far enough; read it here if
+nobody else does.
 
-One process reads from the slot. Another process that refreshes only needs its cursor, which is in the catalog. A
-process that finds the slot without a reader starts a pipeline of its own.
+One process reads from the slot. Another process that refreshes only needs its cursor, which is in
+the catalog. A process that finds the slot without a reader starts a pipeline of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ class Follower:
     """
 
     def __init__(
-        self, dsn: str, settings: Settings, *, patience: float = PATIENCE, reader: Follower | None = None
+        self,
+        dsn: str,
+        settings: Settings,
+        *,
+        patience: float = PATIENCE,
+        reader: Follower | None = None,
     ) -> None:
         self.dsn = dsn
         self.patience = patience
@@ -44,11 +50,16 @@ class Follower:
         self._conn: Connection | None = None
 
     def use(self, settings: Settings) -> None:
-        """Use other settings for the next pipeline; one that runs keeps those that it was started with."""
+        """Use other settings for the next pipeline; one that runs keeps those that it was started
+        with.
+        """
         self._options = _options(settings)
 
     def session(self) -> Connection:
-        """Return a session that sees, in the buffers, everything committed before this call. Or raise WalBehind."""
+        """Return a session that sees, in the buffers, everything committed before this call.
+
+        Or raise WalBehind.
+        """
         conn = self._beside()
         try:
             self._wait(conn, barrier(conn))
@@ -77,7 +88,9 @@ class Follower:
         self.pipeline.start()
 
     def _end_failed(self, failed: Pipeline) -> None:
-        """Raise the error that ended the pipeline, except when another process has taken over the slot."""
+        """Raise the error that ended the pipeline, except when another process has taken over the
+        slot.
+        """
         self.pipeline = None
         try:
             failed.stop()

@@ -1,10 +1,12 @@
-"""Messages written into WAL: a heartbeat, sent regularly to see it come back, and the barrier of a refresh.
+"""Messages written into WAL: a heartbeat, sent regularly to see it come back, and the barrier of a
+refresh.
 
-The commit of a transaction that a snapshot sees is in WAL before any message written afterwards. So when everything
-before the message is durable in the buffers, everything that the snapshot sees is there.
+The commit of a transaction that a snapshot sees is in WAL before any message written afterwards. So
+when everything before the message is durable in the buffers, everything that the snapshot sees is
+there.
 
-Any sign of life counts, not only the message itself: under a flood of WAL of other tables the message may take long to
-arrive, while keepalives prove that the connection works.
+Any sign of life counts, not only the message itself: under a flood of WAL of other tables the
+message may take long to arrive, while keepalives prove that the connection works.
 """
 
 from __future__ import annotations
@@ -23,11 +25,16 @@ PREFIX = "millstream"
 
 
 def barrier(conn: Connection) -> int:
-    """Write a message into WAL, flush it, and return its position. Call it outside a transaction."""
+    """Write a message into WAL, flush it, and return its position.
+
+    Call it outside a transaction.
+    """
     # The walsender sends only flushed WAL; this flush includes all earlier commits.
     with conn.transaction():
         conn.execute("SET LOCAL synchronous_commit = on")
-        written = conn.execute("SELECT pg_logical_emit_message(true, %s, '')::text", (PREFIX,)).fetchall()[0][0]
+        written = conn.execute(
+            "SELECT pg_logical_emit_message(true, %s, '')::text", (PREFIX,)
+        ).fetchall()[0][0]
     return lsn.parse(written)
 
 
@@ -37,7 +44,9 @@ def flushed(conn: Connection) -> int:
 
 
 class SlotHeartbeat:
-    """Sends a message when the last one has come back; its connection and thread are its own, since they may hang."""
+    """Sends a message when the last one has come back; its connection and thread are its own, since
+    they may hang.
+    """
 
     def __init__(self, dsn: str, health: Health, interval: float, timeout: float) -> None:
         self.dsn = dsn
@@ -62,7 +71,9 @@ class SlotHeartbeat:
         self._thread.join(self.interval)
 
     def is_lost(self) -> bool:
-        """Return True if the last message has not come back in time and there was no other sign of life."""
+        """Return True if the last message has not come back in time and there was no other sign of
+        life.
+        """
         if self.health.durable >= self.position:
             return False
         return time.monotonic() - max(self.sent_at, self.health.life_at) > self.timeout

@@ -1,7 +1,7 @@
 """Queue of transactions and markers that were received and are not stored yet.
 
-Its size is bounded: the reader waits while it is full, and the server's flow control does the rest. There can be
-hundreds of keepalives per second, so a marker directly after a marker replaces it.
+Its size is bounded: the reader waits while it is full, and the server's flow control does the rest.
+There can be hundreds of keepalives per second, so a marker directly after a marker replaces it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from threading import Condition, Event
 
 from millstream.capture.wal.messages.transactions import Transaction
 
-# Bytes of memory per transaction in addition to its messages: a million small transactions count too.
+# Bytes of memory per transaction in addition to its messages: a million small transactions count
+# too.
 OVERHEAD = 1024
 
 
@@ -58,7 +59,10 @@ class Inbox:
             self._changed.notify_all()
 
     def take(self, *, changes: int, linger: float, wait: float) -> list[Transaction | Marker]:
-        """Return all items: wait for the first, then up to `linger` for `changes` changes. Return [] when closed."""
+        """Return all items: wait for the first, then up to `linger` for `changes` changes.
+
+        Return [] when closed.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._items or self.closed, wait)
             until = time.monotonic() + linger

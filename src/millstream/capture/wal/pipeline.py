@@ -3,15 +3,18 @@
     server ─► reader ─► transactions ─► inbox ─► buffer writer ─► cursor ─► feedback ─► server
               keepalives ─────────────► markers ──┘               durable
 
-Three threads: one reads, one writes buffers, one acknowledges durable positions to the server. A keepalive means that
-the server has sent everything up to a position. It becomes a marker, which follows all rows received before it
-through the pipeline, and only positions that reach the end are acknowledged. So a table without writes never retains
-WAL, and no position is acknowledged before its rows are durable.
+Three threads: one reads, one writes buffers, one acknowledges durable positions to the server. A
+keepalive means that the server has sent everything up to a position. It becomes a marker, which
+follows all rows received before it through the pipeline, and only positions that reach the end are
+acknowledged. So a table without writes never retains WAL, and no position is acknowledged before
+its rows are durable.
 
-After any failure everything in memory is dropped, and reading resumes at the cursor: recovery is the same as starting.
+After any failure everything in memory is dropped, and reading resumes at the cursor: recovery is
+the same as starting.
 
-A marker without rows before it is rarely stored (`idle_at_most`), because storing it writes WAL itself, and an idle
-server should stay idle. It is stored at once if somebody waits for it (`store_position`).
+A marker without rows before it is rarely stored (`idle_at_most`), because storing it writes WAL
+itself, and an idle server should stay idle. It is stored at once if somebody waits for it
+(`store_position`).
 """
 
 from __future__ import annotations
@@ -99,7 +102,10 @@ class Pipeline:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what is not durable will be sent again to the next one. Raises the error it has ended by, if any."""
+        """End; what is not durable will be sent again to the next one.
+
+        Raises the error it has ended by, if any.
+        """
         self._stop.set()
         self._thread.join()
         if self.error is not None:
@@ -108,13 +114,18 @@ class Pipeline:
     def wait(self, position: int, seconds: float) -> bool:
         """Wait until all before this position is durable."""
         with self._moved:
-            self._moved.wait_for(lambda: self.health.durable >= position or self.state != "RUNNING", seconds)
+            self._moved.wait_for(
+                lambda: self.health.durable >= position or self.state != "RUNNING", seconds
+            )
         if self.error is not None:
             raise self.error
         return self.health.durable >= position
 
     def store_position(self, position: int) -> None:
-        """Store a marker as soon as everything before this position is read. May be called from any thread."""
+        """Store a marker as soon as everything before this position is read.
+
+        May be called from any thread.
+        """
         self.wanted = max(self.wanted, position)
 
     # -- one connection after the other ------------------------------------------------------
@@ -125,13 +136,17 @@ class Pipeline:
             self.state = "STOPPED"
         except BaseException as error:  # It is raised again in the thread that stops or waits.
             self.error, self.state = self._ours(error), "FAILED"
-            log.error("WAL capture has ended", slot=self.slot, reason=str(error), **self._positions())
+            log.error(
+                "WAL capture has ended", slot=self.slot, reason=str(error), **self._positions()
+            )
         finally:
             with self._moved:
                 self._moved.notify_all()
 
     def _ours(self, error: BaseException) -> BaseException:
-        """Convert errors for those who wait for WAL capture, so that only refreshes that need it stop."""
+        """Convert errors for those who wait for WAL capture, so that only refreshes that need it
+        stop.
+        """
         if isinstance(error, MillstreamError) or not isinstance(error, Exception):
             return error
         broken = WalBroken.off(self.slot, f"{type(error).__name__}: {error}")
@@ -146,7 +161,10 @@ class Pipeline:
                 self._attempt()
             except (WalBroken, ServerDown, psycopg.OperationalError) as error:
                 self._interrupted(error)
-                if self.health.durable > former or time.monotonic() - began > self.options.longest_pause:
+                if (
+                    self.health.durable > former
+                    or time.monotonic() - began > self.options.longest_pause
+                ):
                     pause = self.options.pause
                 self._stop.wait(pause)
                 pause = min(2 * pause, self.options.longest_pause)
@@ -157,7 +175,9 @@ class Pipeline:
         self.health.reason = reason
         count = self._unrecorded.count + 1 if self._unrecorded else 1
         self._unrecorded = Interruption(reason, count, time.monotonic())
-        log.warning("WAL capture is interrupted", slot=self.slot, reason=reason, **self._positions())
+        log.warning(
+            "WAL capture is interrupted", slot=self.slot, reason=reason, **self._positions()
+        )
 
     def _positions(self) -> dict[str, str | int]:
         """Return fields for log events."""
@@ -172,7 +192,9 @@ class Pipeline:
         with session(self.dsn) as conn:
             conn.execute("SET synchronous_commit = on; SET application_name = 'millstream store'")
             # A process that starts takes over; one that lost the slot does not take it back.
-            writer = BufferWriter.claimed(conn, self.slot, self._owner, take_over=not self._has_claimed)
+            writer = BufferWriter.claimed(
+                conn, self.slot, self._owner, take_over=not self._has_claimed
+            )
             self._has_claimed = True
             if self._unrecorded:
                 slots.note_interruption(conn, self.slot, writer.epoch, self._unrecorded)
@@ -182,7 +204,9 @@ class Pipeline:
             slot_of.check(conn, self.dsn, slot)
             slot_of.end_stale_sender(conn, self.slot)
             self._durable(writer, slot.cursor)
-            stream = Stream(self.dsn, self.slot, slot.publication, slot.cursor, in_chunks=self.options.in_chunks)
+            stream = Stream(
+                self.dsn, self.slot, slot.publication, slot.cursor, in_chunks=self.options.in_chunks
+            )
             log.info("WAL is read", slot=self.slot, **self._positions())
             try:
                 _Session(self, writer, stream).run()
@@ -210,7 +234,10 @@ class _Session:
         self.assembler = Assembler(self.options.budget)
         self.feedback = Feedback(stream, writer.ledger.acknowledged, self.options.status_interval)
         self.heartbeat = SlotHeartbeat(
-            pipeline.dsn, pipeline.health, self.options.heartbeat_interval, self.options.heartbeat_timeout
+            pipeline.dsn,
+            pipeline.health,
+            self.options.heartbeat_interval,
+            self.options.heartbeat_timeout,
         )
         self._write_thread = Thread(target=self._write, name="millstream store", daemon=True)
         self._trouble: BaseException | None = None
@@ -235,7 +262,9 @@ class _Session:
             raise self._trouble
 
     def _end_writer(self) -> None:
-        """Let it finish its batch; where its own connection is dead too, do not wait for that to be found out."""
+        """Let it finish its batch; where its own connection is dead too, do not wait for that to be
+        found out.
+        """
         self._write_thread.join(self.options.patience)
         if self._write_thread.is_alive():
             hang_up(self.writer.conn)
@@ -273,7 +302,9 @@ class _Session:
     def _look_for_life(self) -> None:
         silent = time.monotonic() - self.stream.received_at
         if silent > self.options.silence:
-            raise WalBroken.off(self.pipeline.slot, f"Nothing has come for {silent:.0f} s, not even a keepalive.")
+            raise WalBroken.off(
+                self.pipeline.slot, f"Nothing has come for {silent:.0f} s, not even a keepalive."
+            )
         if self.heartbeat.is_lost():
             raise WalBroken.off(self.pipeline.slot, "A heartbeat has not come back.")
 
@@ -282,7 +313,9 @@ class _Session:
     def _write(self) -> None:
         try:
             while not self.inbox.closed:
-                self._batch(self.inbox.take(changes=BATCH_ROWS, linger=self.options.linger, wait=0.5))
+                self._batch(
+                    self.inbox.take(changes=BATCH_ROWS, linger=self.options.linger, wait=0.5)
+                )
         except BaseException as error:  # It is raised again by the reader's thread.
             self._trouble = error
             self.inbox.close()
@@ -315,7 +348,8 @@ class _Session:
         return far or (ahead > 0 and waited >= self.options.idle_at_most)
 
     def _progress(self, markers: int) -> Progress:
-        # The time first: the heartbeat's thread writes it last, so it is never later than that position's.
+        # The time first: the heartbeat's thread writes it last, so it is never later than that
+        # position's.
         sent_at, position = self.heartbeat.sent_at, self.heartbeat.position
         age = timedelta(seconds=time.monotonic() - sent_at)
         return Progress(self.pipeline.health.received, position, age, markers)

@@ -1,8 +1,8 @@
 """Decide whether a source can be captured from WAL, and check that it still is published.
 
-A source that cannot stays on its triggers, and the reason is recorded for users. One that is captured from WAL is
-checked at each tick: a table that was removed from the publication and added again has other entries in it, and changes
-made in between were not published.
+A source that cannot stays on its triggers, and the reason is recorded for users. One that is
+captured from WAL is checked at each tick: a table that was removed from the publication and added
+again has other entries in it, and changes made in between were not published.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.capture.wal", "publication.sql")
 
-# From these versions on, decoding returns all of a transaction that runs while its table is published (4909b38af03).
+# From these versions on, decoding returns all of a transaction that runs while its table is
+# published (4909b38af03).
 _SOUND = {15: 13, 16: 9, 17: 5}
 _KINDS = {"f": "a foreign table", "v": "a view", "m": "a materialized view"}
 
@@ -44,7 +45,10 @@ def gaps(conn: Connection, publication: str, source: Source) -> list[str]:
 
 def without_old_rows(conn: Connection, source: Source) -> list[Name]:
     """Return the tables of a source whose replica identity is not FULL."""
-    return [Name(*row) for row in conn.execute(_SQL["identities"], ([source.relid, *source.partitions],))]
+    return [
+        Name(*row)
+        for row in conn.execute(_SQL["identities"], ([source.relid, *source.partitions],))
+    ]
 
 
 def unpublished(conn: Connection, publication: str, tables: Sequence[int]) -> list[Name]:
@@ -53,7 +57,9 @@ def unpublished(conn: Connection, publication: str, tables: Sequence[int]) -> li
 
 
 def identities(conn: Connection, tables: Sequence[int]) -> dict[int, str]:
-    """Return the replica identity of each table in ALTER TABLE's syntax; DEFAULT if its index was dropped."""
+    """Return the replica identity of each table in ALTER TABLE's syntax; DEFAULT if its index was
+    dropped.
+    """
     return {oid: text or "DEFAULT" for oid, text in conn.execute(_SQL["former"], (list(tables),))}
 
 
@@ -87,9 +93,9 @@ def obstacle(conn: Connection, source: Source, *, has_slot: bool, may_set_identi
 
 
 def _of_server(conn: Connection, *, has_slot: bool) -> str:
-    level, version, slots, senders, may_replicate, may_publish, standby, role = conn.execute(_SQL["server"]).fetchall()[
-        0
-    ]
+    level, version, slots, senders, may_replicate, may_publish, standby, role = conn.execute(
+        _SQL["server"]
+    ).fetchall()[0]
     if standby:
         return "The server is a standby: no messages can be written to its WAL."
     if level != "logical":

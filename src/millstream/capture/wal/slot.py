@@ -1,8 +1,10 @@
-"""Create and drop the slot and the publication of a database, and check that they are still the same.
+"""Create and drop the slot and the publication of a database, and check that they are still the
+same.
 
-A name proves nothing. A slot that was dropped and created again has a gap, a restored server has another history, and a
-publication that was created again did not publish in between; rows would be missing without any error. So the
-identities are recorded when they are created, and compared before each start:
+A name proves nothing. A slot that was dropped and created again has a gap, a restored server has
+another history, and a publication that was created again did not publish in between; rows would be
+missing without any error. So the identities are recorded when they are created, and compared before
+each start:
 
     server        system identifier and timeline         differ if it was restored, promoted or upgraded
     database      its oid
@@ -30,7 +32,8 @@ from millstream.postgres.sql_files import load
 _SQL = load("millstream.capture.wal", "slot.sql")
 
 PLUGIN = "pgoutput"
-# A new slot waits for every transaction that runs, in any database; the server measures that by this setting.
+# A new slot waits for every transaction that runs, in any database; the server measures that by
+# this setting.
 PATIENCE = "2s"
 
 
@@ -51,20 +54,25 @@ def published(conn: Connection) -> set[int]:
 def publish(conn: Connection, tables: Sequence[Name]) -> str:
     """Create the publication of these tables, or add those it lacks; returns its name.
 
-    A table of which the old rows are not in the log (replica identity) can then not be updated by its users: set the
-    identity first. Changes are published under the names of partitions, so that TRUNCATE of one is visible.
+    A table of which the old rows are not in the log (replica identity) can then not be updated by
+    its users: set the identity first. Changes are published under the names of partitions, so that
+    TRUNCATE of one is visible.
     """
     name = name_of(conn)
     there = published(conn)
     lacking = [table.identifier for table in tables if table.oid not in there]
     listed = sql.SQL(", ").join(lacking)
     if not conn.execute(_SQL["publication"], (name,)).fetchone():
-        options = sql.SQL(", publish_generated_columns = stored" if conn.info.server_version >= 180000 else "")
+        options = sql.SQL(
+            ", publish_generated_columns = stored" if conn.info.server_version >= 180000 else ""
+        )
         create = sql.SQL("CREATE PUBLICATION {}{} WITH (publish_via_partition_root = false{})")
         of = sql.SQL(" FOR TABLE ") + listed if lacking else sql.SQL("")
         conn.execute(create.format(sql.Identifier(name), of, options))
     elif lacking:
-        conn.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(name), listed))
+        conn.execute(
+            sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(name), listed)
+        )
     return name
 
 
@@ -106,7 +114,10 @@ def withdraw(conn: Connection, tables: Sequence[Name]) -> None:
 
 
 def drop(conn: Connection, name: str) -> None:
-    """Drop the slot and the publication, and forget them. The slot first: a publication alone holds nothing."""
+    """Drop the slot and the publication, and forget them.
+
+    The slot first: a publication alone holds nothing.
+    """
     fence.hold(conn)
     slots.drop_on_server(conn, name)
     conn.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
@@ -131,7 +142,8 @@ def check(conn: Connection, dsn: str, slot: Slot) -> None:
         )
     if _publication(conn, slot.publication) != slot.publication_oid:
         raise SlotLost.because(
-            slot.name, "The publication was created again: changes made in between were not published."
+            slot.name,
+            "The publication was created again: changes made in between were not published.",
         )
     _check_slot(conn, slot)
 
@@ -144,11 +156,14 @@ def _check_slot(conn: Connection, slot: Slot) -> None:
     if plugin != PLUGIN or database != slot.database_oid:
         raise SlotLost.because(slot.name, "Another slot has its name now.")
     if wal_status == "lost" or reason or conflicting:
-        raise SlotLost.because(slot.name, f"The server has invalidated it ({reason or 'its WAL was removed'}).")
+        raise SlotLost.because(
+            slot.name, f"The server has invalidated it ({reason or 'its WAL was removed'})."
+        )
     if confirmed is not None and lsn.parse(confirmed) > slot.cursor:
         ours = lsn.printed(slot.cursor)
         raise SlotLost.because(
-            slot.name, f"Its confirmed position is {confirmed}, but Millstream has stored changes only up to {ours}."
+            slot.name,
+            f"Its confirmed position is {confirmed}, but Millstream has stored changes only up to {ours}.",
         )
 
 

@@ -1,8 +1,10 @@
-"""Digests of the definitions under a query: names and files of its sources, views, functions, types, keys.
+"""Digests of the definitions under a query: names and files of its sources, views, functions,
+types, keys.
 
-Somebody can replace a view or a function, rewrite a table or swap it for another of its name, or rename an enum label,
-and capture sees no changed row. So each plan holds the digests of all definitions under its query, taken before
-planning, and the catalog holds the digests that the stored rows were computed with. One query in the cut compares both:
+Somebody can replace a view or a function, rewrite a table or swap it for another of its name, or
+rename an enum label, and capture sees no changed row. So each plan holds the digests of all
+definitions under its query, taken before planning, and the catalog holds the digests that the
+stored rows were computed with. One query in the cut compares both:
 
     differs from the plan      the plan is stale: plan again
     differs from the record    the rows are stale: compute them in full, apply the difference
@@ -18,7 +20,9 @@ from millstream.postgres import relations
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
-Kind = Literal["table", "storage", "key", "view", "function", "type", "name", "target", "shape", "triggers"]
+Kind = Literal[
+    "table", "storage", "key", "view", "function", "type", "name", "target", "shape", "triggers"
+]
 
 # Kind and oid -> digest; None for an object that does not exist.
 Digests = dict[tuple[Kind, int], str | None]
@@ -45,7 +49,11 @@ def digests_under(conn: Connection, view: int) -> Digests:
     tables = [oid for kind, oid in found if kind == "table"]
     found += [("key", oid) for oid in tables]
     found += [("name", oid) for kind, oid in found if kind == "type"]
-    found += [("storage", oid) for root, below in relations.partitions(conn, tables).items() for oid in (root, *below)]
+    found += [
+        ("storage", oid)
+        for root, below in relations.partitions(conn, tables).items()
+        for oid in (root, *below)
+    ]
     return _now(conn, found)
 
 
@@ -56,13 +64,25 @@ def digests_of_target(conn: Connection, relid: int) -> Digests:
 
 def _now(conn: Connection, objects: Sequence[tuple[Kind, int]]) -> Digests:
     unknown: Digests = dict.fromkeys(objects)
-    return unknown | {(change.kind, change.oid): change.digest for change in changed_definitions(conn, {0: unknown})}
+    return unknown | {
+        (change.kind, change.oid): change.digest
+        for change in changed_definitions(conn, {0: unknown})
+    }
 
 
 def changed_definitions(conn: Connection, planned: Mapping[int, Digests]) -> list[Change]:
-    """Return every definition that differs from the plan or from the record; `planned` is by id of the stream table."""
-    rows = [(id, kind, oid, digest) for id, own in planned.items() for (kind, oid), digest in own.items()]
-    return [Change(*row) for row in conn.execute(_SQL["changed"], [[row[n] for row in rows] for n in range(4)])]
+    """Return every definition that differs from the plan or from the record; `planned` is by id of
+    the stream table.
+    """
+    rows = [
+        (id, kind, oid, digest)
+        for id, own in planned.items()
+        for (kind, oid), digest in own.items()
+    ]
+    return [
+        Change(*row)
+        for row in conn.execute(_SQL["changed"], [[row[n] for row in rows] for n in range(4)])
+    ]
 
 
 def recorded(conn: Connection, stream_table_ids: Sequence[int]) -> dict[int, Digests]:
@@ -75,7 +95,11 @@ def recorded(conn: Connection, stream_table_ids: Sequence[int]) -> dict[int, Dig
 
 def record(conn: Connection, stream_table_id: int, planned: Digests) -> None:
     """Record that the rows of a stream table were computed in full with these digests."""
-    kept = [(kind, oid, digest) for (kind, oid), digest in planned.items() if kind not in ("key", "target", "name")]
+    kept = [
+        (kind, oid, digest)
+        for (kind, oid), digest in planned.items()
+        if kind not in ("key", "target", "name")
+    ]
     conn.execute(_SQL["forget"], (stream_table_id,))
     conn.execute(_SQL["record"], (stream_table_id, *([row[n] for row in kept] for n in range(3))))
 
@@ -87,7 +111,9 @@ def record_target(conn: Connection, stream_table_id: int, now: Digests) -> None:
 
 
 def follow_names(conn: Connection, stream_table_id: int, relids: Sequence[int]) -> None:
-    """Record that these tables are the same under their present names: the rows need not be computed again."""
+    """Record that these tables are the same under their present names: the rows need not be
+    computed again.
+    """
     conn.execute(_SQL["follow_names"], (stream_table_id, list(relids)))
 
 

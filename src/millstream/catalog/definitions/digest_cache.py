@@ -1,8 +1,9 @@
 """Cache of pre-flight checks: skip them while nothing under a stream table has changed.
 
-Checking that capture is complete and that the plan is still valid takes several queries, and the result is nearly
-always the same. All these queries read rows of the server's catalog. So a stream table that passed is remembered with
-the version stamps (ctid and xmin) of those rows; while the stamps, read in the cut, are equal, the result is too.
+Checking that capture is complete and that the plan is still valid takes several queries, and the
+result is nearly always the same. All these queries read rows of the server's catalog. So a stream
+table that passed is remembered with the version stamps (ctid and xmin) of those rows; while the
+stamps, read in the cut, are equal, the result is too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _SQL = load("millstream.catalog.definitions", "digest_cache.sql")
 
 
 class DigestCache:
-    """The stream tables that passed the checks, each with its plan's digests and the version stamps at that time."""
+    """The stream tables that passed the checks, each with its plan's digests and the version stamps
+    at that time.
+    """
 
     def __init__(self) -> None:
         self._sound: dict[int, tuple[Digests, Mapping[Object, str]]] = {}
@@ -30,7 +33,9 @@ class DigestCache:
         self._sound.clear()
 
     def holds(self, stream_table_id: int, planned: Digests, stamps: Mapping[Object, str]) -> bool:
-        """Return True if plan and version stamps are those that the stream table passed the checks with."""
+        """Return True if plan and version stamps are those that the stream table passed the checks
+        with.
+        """
         return self._sound.get(stream_table_id) == (planned, stamps)
 
     def keep(self, stream_table_id: int, planned: Digests, stamps: Mapping[Object, str]) -> None:
@@ -38,9 +43,15 @@ class DigestCache:
         self._sound[stream_table_id] = (planned, stamps)
 
 
-def version_stamps(conn: Connection, planned: Mapping[int, Digests]) -> dict[int, dict[Object, str]]:
-    """Return the version stamps of the objects under each plan, by id of the stream table, with one query."""
-    objects = {id: {_ROLES, *(_object(kind, oid) for kind, oid in own)} for id, own in planned.items()}
+def version_stamps(
+    conn: Connection, planned: Mapping[int, Digests]
+) -> dict[int, dict[Object, str]]:
+    """Return the version stamps of the objects under each plan, by id of the stream table, with one
+    query.
+    """
+    objects = {
+        id: {_ROLES, *(_object(kind, oid) for kind, oid in own)} for id, own in planned.items()
+    }
     stamps = _stamps(conn, set().union(*objects.values()))
     return {id: {object: stamps[object] for object in own} for id, own in objects.items()}
 
@@ -59,5 +70,7 @@ def _object(kind: Kind, oid: int) -> Object:
 
 def _stamps(conn: Connection, objects: Iterable[Object]) -> dict[Object, str]:
     wanted = list(objects)
-    rows = conn.execute(_SQL["version_stamps"], ([kind for kind, _ in wanted], [oid for _, oid in wanted]))
+    rows = conn.execute(
+        _SQL["version_stamps"], ([kind for kind, _ in wanted], [oid for _, oid in wanted])
+    )
     return {(kind, oid): stamp for kind, oid, stamp in rows}

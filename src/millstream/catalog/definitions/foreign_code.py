@@ -1,8 +1,9 @@
 """Find code of other roles that would run in our sessions, with our rights.
 
-A function that a query calls, the CHECK of a domain, a trigger on a stream table: each is evaluated by our session. Its
-owner can replace it at any moment, and would have our rights. `SET ROLE` is no defence, since the code could reset it.
-So Millstream refers only to objects with trusted owners, as PostgreSQL's manual recommends ("Function Security"):
+A function that a query calls, the CHECK of a domain, a trigger on a stream table: each is evaluated
+by our session. Its owner can replace it at any moment, and would have our rights. `SET ROLE` is no
+defence, since the code could reset it. So Millstream refers only to objects with trusted owners, as
+PostgreSQL's manual recommends ("Function Security"):
 
     owner of the object                     trusted, because
     a superuser                             it has nothing to gain
@@ -10,8 +11,9 @@ So Millstream refers only to objects with trusted owners, as PostgreSQL's manual
     a role that may SET ROLE to ours        the same
     a role in the setting trusted_roles     an administrator has said so
 
-Tables and views may belong to anybody: reading them runs no code but the functions that a view calls, and those are
-looked at. A stream table that others may put triggers on is locked against that before it is looked at.
+Tables and views may belong to anybody: reading them runs no code but the functions that a view
+calls, and those are looked at. A stream table that others may put triggers on is locked against
+that before it is looked at.
 """
 
 from __future__ import annotations
@@ -44,17 +46,31 @@ def check_under(conn: Connection, found: Digests, casts: Set[int], trusted: Sequ
 
 
 def under(
-    conn: Connection, planned: Mapping[int, Digests], trusted: Sequence[str], *, casts: Set[int] = frozenset()
+    conn: Connection,
+    planned: Mapping[int, Digests],
+    trusted: Sequence[str],
+    *,
+    casts: Set[int] = frozenset(),
 ) -> dict[int, list[ForeignObject]]:
     """Return, by id of a stream table, the untrusted code that its query calls, if there is any."""
     functions = {oid for own in planned.values() for kind, oid in own if kind == "function"}
     types = {oid for own in planned.values() for kind, oid in own if kind == "type"}
     if not (functions or types or casts):
         return {}
-    asked = {"functions": list(functions), "types": list(types), "casts": list(casts), **_whom(conn, trusted)}
-    wrong = {(kind, oid): ForeignObject(*rest) for kind, oid, *rest in conn.execute(_SQL["under"], asked)}
+    asked = {
+        "functions": list(functions),
+        "types": list(types),
+        "casts": list(casts),
+        **_whom(conn, trusted),
+    }
+    wrong = {
+        (kind, oid): ForeignObject(*rest) for kind, oid, *rest in conn.execute(_SQL["under"], asked)
+    }
     everywhere = [foreign for (kind, _), foreign in wrong.items() if kind == "cast"]
-    by_table = {id: [*(wrong[one] for one in own if one in wrong), *everywhere] for id, own in planned.items()}
+    by_table = {
+        id: [*(wrong[one] for one in own if one in wrong), *everywhere]
+        for id, own in planned.items()
+    }
     return {id: found for id, found in by_table.items() if found}
 
 
@@ -63,7 +79,9 @@ def _whom(conn: Connection, trusted: Sequence[str]) -> dict[str, Any]:
     return {"trusted": list(trusted), "how": how(conn)}
 
 
-def on_tables(conn: Connection, relids: Sequence[int], trusted: Sequence[str]) -> dict[int, list[ForeignObject]]:
+def on_tables(
+    conn: Connection, relids: Sequence[int], trusted: Sequence[str]
+) -> dict[int, list[ForeignObject]]:
     """Return, by oid of a table, the untrusted code that runs when its rows are written."""
     found = dict[int, list[ForeignObject]]()
     asked = {"relids": list(relids), **_whom(conn, trusted)}
@@ -78,9 +96,13 @@ def open_tables(conn: Connection, relids: Sequence[int], trusted: Sequence[str])
     return {relid for (relid,) in conn.execute(_SQL["open_tables"], asked)}
 
 
-def refused(conn: Connection, name: str, found: Sequence[ForeignObject], *, on_table: bool) -> ForeignCode:
+def refused(
+    conn: Connection, name: str, found: Sequence[ForeignObject], *, on_table: bool
+) -> ForeignCode:
     """Return the error for a stream table with untrusted code."""
-    return (ForeignCode.on_table if on_table else ForeignCode.under_table)(name, *_facts(conn, found))
+    return (ForeignCode.on_table if on_table else ForeignCode.under_table)(
+        name, *_facts(conn, found)
+    )
 
 
 def _facts(conn: Connection, found: Sequence[ForeignObject]) -> tuple[list[str], list[str], str]:
@@ -89,5 +111,7 @@ def _facts(conn: Connection, found: Sequence[ForeignObject]) -> tuple[list[str],
 
 
 def how(conn: Connection) -> str:
-    """Return the privilege that lets a role become another: since PostgreSQL 16 a member may lack it."""
+    """Return the privilege that lets a role become another: since PostgreSQL 16 a member may lack
+    it.
+    """
     return "SET" if conn.info.server_version >= 160000 else "MEMBER"

@@ -1,7 +1,8 @@
-"""Rows of millstream.query_names: what the text of a query calls the relations and columns that it reads.
+"""Rows of millstream.query_names: what the text of a query calls the relations and columns that it
+reads.
 
-A relation is its oid and a column its number; the text has only their names. With both, a text can follow a rename
-(see `compiler/server/renames.py`).
+A relation is its oid and a column its number; the text has only their names. With both, a text can
+follow a rename (see `compiler/server/renames.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class NamedRelation:
         return self.schema, self.name
 
     @classmethod
-    def of(cls, relid: int, schema: str, name: str, attnums: Sequence[int], names: Sequence[str]) -> NamedRelation:
+    def of(
+        cls, relid: int, schema: str, name: str, attnums: Sequence[int], names: Sequence[str]
+    ) -> NamedRelation:
         """Return the relation of a row."""
         return cls(relid, schema, name, tuple(zip(attnums, names, strict=True)))
 
@@ -53,7 +56,11 @@ def now(conn: Connection, relids: Iterable[int]) -> dict[int, NamedRelation]:
 def taken(conn: Connection, names: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Return those of these qualified names that a relation has."""
     wanted = list(names)
-    return set(conn.execute(_SQL["taken"], ([one[0] for one in wanted], [one[1] for one in wanted])).fetchall())
+    return set(
+        conn.execute(
+            _SQL["taken"], ([one[0] for one in wanted], [one[1] for one in wanted])
+        ).fetchall()
+    )
 
 
 def primary_key(conn: Connection, relid: int) -> list[str]:
@@ -62,13 +69,24 @@ def primary_key(conn: Connection, relid: int) -> list[str]:
 
 
 def recorded(conn: Connection, stream_table_id: int) -> Names:
-    """Return the relations that the recorded text of a stream table's query names; empty if it was never noted."""
-    return tuple(NamedRelation.of(*row) for row in conn.execute(_SQL["recorded"], (stream_table_id,)))
+    """Return the relations that the recorded text of a stream table's query names; empty if it was
+    never noted.
+    """
+    return tuple(
+        NamedRelation.of(*row) for row in conn.execute(_SQL["recorded"], (stream_table_id,))
+    )
 
 
 def put(conn: Connection, stream_table_id: int, names: Names) -> None:
-    """Record the relations that the text of a stream table's query names, in place of those recorded before."""
+    """Record the relations that the text of a stream table's query names, in place of those
+    recorded before.
+    """
     conn.execute(_SQL["remove"], (stream_table_id,))
     for one in names:
-        attnums, columns = [attnum for attnum, _ in one.columns], [column for _, column in one.columns]
-        conn.execute(_SQL["add"], (stream_table_id, one.relid, one.schema, one.name, attnums, columns))
+        attnums, columns = (
+            [attnum for attnum, _ in one.columns],
+            [column for _, column in one.columns],
+        )
+        conn.execute(
+            _SQL["add"], (stream_table_id, one.relid, one.schema, one.name, attnums, columns)
+        )

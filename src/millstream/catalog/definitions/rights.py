@@ -1,9 +1,10 @@
 """Ask PostgreSQL whether the owner of a stream table may read what its query reads.
 
-The query is explained under the owner's role, with its views as they are and not inlined. EXPLAIN starts the executor,
-which checks everything that a run would check: rights on tables and columns, EXECUTE on functions, USAGE of schemas;
-below a view the rights of the view's owner, or of the caller where it is `security_invoker`. Our sessions have
-`row_security` off, so a policy that applies to one of these roles is an error and hides no rows.
+The query is explained under the owner's role, with its views as they are and not inlined. EXPLAIN
+starts the executor, which checks everything that a run would check: rights on tables and columns,
+EXECUTE on functions, USAGE of schemas; below a view the rights of the view's owner, or of the
+caller where it is `security_invoker`. Our sessions have `row_security` off, so a policy that
+applies to one of these roles is an error and hides no rows.
 
 EXPLAIN evaluates functions of constants. Check for code of others first (see `code.py`).
 """
@@ -31,7 +32,10 @@ def current_role(conn: Connection) -> str:
 
 
 def owner_for(conn: Connection, name: str | None) -> str:
-    """Return the owner of a new stream table: the named role, or the session's own. Raise if we may not act as it."""
+    """Return the owner of a new stream table: the named role, or the session's own.
+
+    Raise if we may not act as it.
+    """
     row = conn.execute(_SQL["role"], {"name": name, "how": how(conn)}).fetchone()
     if row is None:
         raise BadSetting.of("owner", name, "the name of a role that exists")

@@ -1,4 +1,5 @@
-"""Create the catalog, upgrade it, check that it is ours and of this database, adopt it after a restore, remove it.
+"""Create the catalog, upgrade it, check that it is ours and of this database, adopt it after a
+restore, remove it.
 
 install           the entry: install or upgrade, look whether it is there, uninstall
 identity          the database and the server that it was made in

@@ -1,7 +1,7 @@
 """Rewrite a catalog that came from another database, so that its oids are those of this one.
 
-Every table is looked for by its recorded name. All of this happens in one transaction of the caller's: a process that
-is killed leaves the catalog as it came, or wholly rewritten.
+Every table is looked for by its recorded name. All of this happens in one transaction of the
+caller's: a process that is killed leaves the catalog as it came, or wholly rewritten.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _SQL = load("millstream.catalog.installation", "adoption.sql")
 def missing_objects(conn: Connection) -> dict[int, str]:
     """Return what is not here under its name, by id of the stream table that needs it."""
     known = {source.relid: source for source in sources.every(conn)}
-    here = _tables_named(conn, [(source.schema, source.name) for source in known.values()] + _targets(conn))
+    here = _tables_named(
+        conn, [(source.schema, source.name) for source in known.values()] + _targets(conn)
+    )
     found: dict[int, str] = {}
     for table in stream_tables.every(conn):
         if (table.schema_name, table.name) not in here:
@@ -38,14 +40,21 @@ def missing_objects(conn: Connection) -> dict[int, str]:
 
 
 def rewrite_oids(conn: Connection) -> None:
-    """Give sources, stream tables and their keys the oids of this database; nothing is captured, nothing is filled."""
+    """Give sources, stream tables and their keys the oids of this database; nothing is captured,
+    nothing is filled.
+    """
     known, read = sources.every(conn), conn.execute(_SQL["dependencies"]).fetchall()
     partitions = {
-        relid: dict(zip(oids, names, strict=False)) for relid, oids, names in conn.execute(_SQL["partition_names"])
+        relid: dict(zip(oids, names, strict=False))
+        for relid, oids, names in conn.execute(_SQL["partition_names"])
     }
     tables = stream_tables.every(conn)
     here = _tables_named(conn, [(source.schema, source.name) for source in known] + _targets(conn))
-    moved = {source.relid: here[source.schema, source.name] for source in known if (source.schema, source.name) in here}
+    moved = {
+        source.relid: here[source.schema, source.name]
+        for source in known
+        if (source.schema, source.name) in here
+    }
     conn.execute(_SQL["clear"])
     for source in known:
         if source.relid in moved:
@@ -77,12 +86,16 @@ def _targets(conn: Connection) -> list[tuple[str, str]]:
 
 def _tables_named(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
     each = sorted(set(names))
-    rows = conn.execute(_SQL["tables_named"], ([schema for schema, _ in each], [name for _, name in each]))
+    rows = conn.execute(
+        _SQL["tables_named"], ([schema for schema, _ in each], [name for _, name in each])
+    )
     return {(schema, name): oid for schema, name, oid in rows}
 
 
 def _uncaptured(conn: Connection, source: Source, relid: int, names: Mapping[int, str]) -> Source:
-    """Return a source of which nothing is captured yet; what its replica identities were before us is kept by name."""
+    """Return a source of which nothing is captured yet; what its replica identities were before us
+    is kept by name.
+    """
     former = [(names.get(oid, ""), text) for oid, text in source.identities.items()]
     oids = [oid for (oid,) in conn.execute(_SQL["oids_of"], ([name or "-" for name, _ in former],))]
     kept = {oid: text for oid, (_, text) in zip(oids, former, strict=True) if oid}
@@ -91,4 +104,6 @@ def _uncaptured(conn: Connection, source: Source, relid: int, names: Mapping[int
 
 
 def _rewritten(key: RowKey, moved: Mapping[int, int]) -> RowKey:
-    return replace(key, sources={moved.get(relid, relid): columns for relid, columns in key.sources.items()})
+    return replace(
+        key, sources={moved.get(relid, relid): columns for relid, columns in key.sources.items()}
+    )

@@ -3,8 +3,9 @@
     millstream_announce_ddl, _drop    NOTIFY millstream_wake, 'ddl'
     millstream_block_ddl, _drop       with `block_source_ddl`: an error for changes of columns that stream tables read
 
-Only superusers may create event triggers, on managed servers also the role that stands for one there. Where there are
-none, nothing is lost: each refresh compares what its plan stands on with what is there. Dropping our schema drops them.
+Only superusers may create event triggers, on managed servers also the role that stands for one
+there. Where there are none, nothing is lost: each refresh compares what its plan stands on with
+what is there. Dropping our schema drops them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,22 @@ from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.catalog.installation", "event_triggers.sql")
 
-_ALTERED = ("ALTER TABLE", "ALTER VIEW", "ALTER FUNCTION", "ALTER TYPE", "ALTER DOMAIN", "ALTER SCHEMA")
-_CREATED = ("CREATE TABLE", "CREATE TABLE AS", "SELECT INTO", "CREATE VIEW", "CREATE FUNCTION", "CREATE TYPE")
+_ALTERED = (
+    "ALTER TABLE",
+    "ALTER VIEW",
+    "ALTER FUNCTION",
+    "ALTER TYPE",
+    "ALTER DOMAIN",
+    "ALTER SCHEMA",
+)
+_CREATED = (
+    "CREATE TABLE",
+    "CREATE TABLE AS",
+    "SELECT INTO",
+    "CREATE VIEW",
+    "CREATE FUNCTION",
+    "CREATE TYPE",
+)
 _TAGS = (*_ALTERED, *_CREATED, "CREATE INDEX", "ALTER INDEX", "CREATE RULE", "GRANT", "REVOKE")
 
 # Name -> event, function, tags (all if there are none).
@@ -39,8 +54,12 @@ def put(conn: Connection) -> bool:
     missing = [name for name in NAMES if name not in found]
     if not missing or not may_create:
         return not missing
-    # Another process may create them at this moment, or the server may refuse them to a substitute of a superuser.
-    with suppress(errors.InsufficientPrivilege, errors.DuplicateObject, errors.UniqueViolation), conn.transaction():
+    # Another process may create them at this moment, or the server may refuse them to a substitute
+    # of a superuser.
+    with (
+        suppress(errors.InsufficientPrivilege, errors.DuplicateObject, errors.UniqueViolation),
+        conn.transaction(),
+    ):
         for name in missing:
             conn.execute(_creation(name))
         log.info("event triggers created", names=missing)

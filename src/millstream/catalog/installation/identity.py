@@ -1,19 +1,21 @@
 """The identity of an installation: the database, and the server, that its catalog was made in.
 
-The catalog knows tables by oid. In a database that was restored from a dump the same oids belong to other tables, and
-a copy of a database names the same slot; working there by the catalog would drop and write what is not ours. So three
-things are recorded at install and compared at the start of every command:
+The catalog knows tables by oid. In a database that was restored from a dump the same oids belong to
+other tables, and a copy of a database names the same slot; working there by the catalog would drop
+and write what is not ours. So three things are recorded at install and compared at the start of
+every command:
 
                         pg_dump, pg_restore    CREATE DATABASE ... TEMPLATE    pg_upgrade    copy of the files
     system identifier   another                the same                        another       the same
     oid of the database another, mostly        another                         the same      the same
     oids of our tables  others                 the same                        the same      the same
 
-A copy of the files (a base backup, a promoted standby, a snapshot of the disk) is the same database in every respect,
-oids and transaction ids included; its sources captured from WAL find their slot gone: the case of a lost slot.
+A copy of the files (a base backup, a promoted standby, a snapshot of the disk) is the same database
+in every respect, oids and transaction ids included; its sources captured from WAL find their slot
+gone: the case of a lost slot.
 
-Where our role may not ask for the system identifier, the other two decide: the oids of five tables, made one after the
-other by a restore in another order, do not come out the same.
+Where our role may not ask for the system identifier, the other two decide: the oids of five tables,
+made one after the other by a restore in another order, do not come out the same.
 """
 
 from __future__ import annotations
@@ -40,8 +42,14 @@ class Identity:
         if self.database_oid is None:
             return ["no identity is recorded"]
         found = []
-        if self.system_identifier and now.system_identifier and self.system_identifier != now.system_identifier:
-            found.append(f"the server's identifier was {self.system_identifier} and is {now.system_identifier}")
+        if (
+            self.system_identifier
+            and now.system_identifier
+            and self.system_identifier != now.system_identifier
+        ):
+            found.append(
+                f"the server's identifier was {self.system_identifier} and is {now.system_identifier}"
+            )
         if self.database_oid != now.database_oid:
             found.append(f"the database's oid was {self.database_oid} and is {now.database_oid}")
         if self.catalog_oids != now.catalog_oids:
@@ -59,11 +67,15 @@ def check(conn: Connection) -> None:
 def record(conn: Connection) -> None:
     """Record that the catalog belongs to this database."""
     _, now = _identities(conn)
-    conn.execute(_SQL["record"], (now.system_identifier, now.database_oid, list(now.catalog_oids or ())))
+    conn.execute(
+        _SQL["record"], (now.system_identifier, now.database_oid, list(now.catalog_oids or ()))
+    )
 
 
 def record_if_intact(conn: Connection) -> bool:
-    """Do so for a catalog from before identities were recorded, if every oid in it still has its name."""
+    """Do so for a catalog from before identities were recorded, if every oid in it still has its
+    name.
+    """
     is_parted: bool = conn.execute(_SQL["parted"]).fetchall()[0][0]
     if not is_parted:
         record(conn)
@@ -72,7 +84,9 @@ def record_if_intact(conn: Connection) -> bool:
 
 def _identities(conn: Connection) -> tuple[Identity, Identity]:
     """Return the identity that is recorded, and the one that is there."""
-    system, database, oids, database_now, oids_now, may_ask = conn.execute(_SQL["identities"]).fetchall()[0]
+    system, database, oids, database_now, oids_now, may_ask = conn.execute(
+        _SQL["identities"]
+    ).fetchall()[0]
     # Asked apart: a statement that names a function without the right to call it fails as a whole.
     system_now = conn.execute(_SQL["system_identifier"]).fetchall()[0][0] if may_ask else None
     return (

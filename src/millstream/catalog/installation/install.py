@@ -1,12 +1,14 @@
 """Bring the catalog into a database, keep it up to date, and take everything out again.
 
-The catalog is what its migrations made it, in order, each once, and `millstream.migrations` says which.
-Two installs at once are one install and one look: the second waits for the first, for a while. All of it is one
-transaction: there is no half-installed state. No superuser is needed, only CREATE on the database. Our schemas are
-created by us or not used at all, and a catalog that is there is looked at from outside first (`trust.py`).
+The catalog is what its migrations made it, in order, each once, and `millstream.migrations` says
+which. Two installs at once are one install and one look: the second waits for the first, for a
+while. All of it is one transaction: there is no half-installed state. No superuser is needed, only
+CREATE on the database. Our schemas are created by us or not used at all, and a catalog that is
+there is looked at from outside first (`trust.py`).
 
-Uninstalling drops our functions and with them every trigger that calls one, wherever it is: nothing is left behind even
-where the catalog knows nothing of it. It is one transaction where the server's lock table has room for that.
+Uninstalling drops our functions and with them every trigger that calls one, wherever it is: nothing
+is left behind even where the catalog knows nothing of it. It is one transaction where the server's
+lock table has room for that.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ from millstream.postgres import lock_table, relations
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.sql_files import load
-from millstream.postgres.table_locks import PATIENT, Patience, read_committed, under_lock, waiting_at_most
+from millstream.postgres.table_locks import (
+    PATIENT,
+    Patience,
+    read_committed,
+    under_lock,
+    waiting_at_most,
+)
 
 SCHEMAS = ("millstream", "millstream_changes", "millstream_state")
 TABLES = (
@@ -42,7 +50,9 @@ TABLES = (
 )  # fmt: skip
 """The tables of the catalog, in schema millstream."""
 FORMER_TABLES = ("grounds",)
-"""Names that tables of the catalog had in earlier versions: `uninstall --forget` also removes an old catalog."""
+"""Names that tables of the catalog had in earlier versions: `uninstall --forget` also removes an
+old catalog.
+"""
 
 # The migration that made the table of setting definitions.
 _FIRST_WITH_SETTINGS = 18
@@ -70,7 +80,10 @@ def migrations() -> tuple[Migration, ...]:
     """Return all migrations in order; their numbers have no gap."""
     files = resources.files("millstream.catalog").joinpath("migrations").iterdir()
     matched = [(match, file) for file in files if (match := _FILE.match(file.name))]
-    found = [Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")) for match, file in matched]
+    found = [
+        Migration(int(match[1]), match[2], file.read_text(encoding="utf-8"))
+        for match, file in matched
+    ]
     found.sort(key=lambda migration: migration.version)
     if [migration.version for migration in found] != list(range(1, len(found) + 1)):
         raise ValueError("the numbers of the migrations have a gap")
@@ -86,7 +99,10 @@ def known() -> int:
 
 
 def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
-    """Install or upgrade the catalog; return its version. Doing it twice, or at once, does it once."""
+    """Install or upgrade the catalog; return its version.
+
+    Doing it twice, or at once, does it once.
+    """
     deadline = time.monotonic() + patience.seconds
     while True:
         try:
@@ -99,7 +115,8 @@ def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
                     event_triggers.put(conn)
                 return found
         except (errors.UniqueViolation, errors.DuplicateSchema):
-            # Somebody else has created our schemas while we did, or just before we did, and has committed.
+            # Somebody else has created our schemas while we did, or just before we did, and has
+            # committed.
             continue
         except errors.LockNotAvailable as error:
             if time.monotonic() > deadline:
@@ -110,11 +127,11 @@ def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
 def _install(conn: Connection) -> int:
     """Apply the migrations that are lacking.
 
-    Two who create the schemas meet at the unique index of pg_namespace: the second waits there, and then fails. Two who
-    upgrade meet at the table of migrations.
+    Two who create the schemas meet at the unique index of pg_namespace: the second waits there, and
+    then fails. Two who upgrade meet at the table of migrations.
     """
-    # The schemas before the version: those of another install that commits in between then come with their version, and
-    # are not taken for schemas of a stranger.
+    # The schemas before the version: those of another install that commits in between then come
+    # with their version, and are not taken for schemas of a stranger.
     schemas = conn.execute(_SQL["schemas"]).fetchall()
     found = version(conn)
     if found == known():
@@ -139,7 +156,8 @@ def _install(conn: Connection) -> int:
 def _identify(conn: Connection) -> None:
     """Record which database this is, and mark the tables of stream tables that are there.
 
-    A catalog that was restored from a dump before it knew its identity has oids of other tables: it gets none.
+    A catalog that was restored from a dump before it knew its identity has oids of other tables: it
+    gets none.
     """
     if identity.record_if_intact(conn):
         for target in targets.inspect(conn):
@@ -168,7 +186,10 @@ def _check_room(conn: Connection, schemas: Sequence[tuple[str, str]]) -> None:
 
 
 def version(conn: Connection) -> int | None:
-    """Return the version of the catalog in this database; None if there is none. The catalog must be trusted."""
+    """Return the version of the catalog in this database; None if there is none.
+
+    The catalog must be trusted.
+    """
     if not trust.check(conn):
         return None
     found: int = conn.execute(_SQL["version"]).fetchall()[0][0]
@@ -176,7 +197,9 @@ def version(conn: Connection) -> int | None:
 
 
 def require(conn: Connection) -> None:
-    """Raise unless the catalog is here, in the version that this Millstream works with, and made in this database."""
+    """Raise unless the catalog is here, in the version that this Millstream works with, and made in
+    this database.
+    """
     require_version(conn)
     identity.check(conn)
 
@@ -196,7 +219,9 @@ def require_version(conn: Connection) -> None:
 
 
 def captured(conn: Connection) -> list[int]:
-    """Return the tables with a trigger that calls a function of ours; asked of the server, not of the catalog."""
+    """Return the tables with a trigger that calls a function of ours; asked of the server, not of
+    the catalog.
+    """
     return [oid for (oid,) in conn.execute(_SQL["captured"])]
 
 
@@ -210,12 +235,14 @@ def uninstall(
 ) -> None:
     """Remove everything: triggers on sources, stream tables with their rows, the three schemas.
 
-    With `cascade`, what users built on the stream tables goes too, and tables of their own that stand in our
-    schema; without it that is an error. With `forget`, the stream tables stay as tables like any other, and nothing is
-    done by an oid of the catalog. Where nothing is installed, nothing happens.
+    With `cascade`, what users built on the stream tables goes too, and tables of their own that
+    stand in our schema; without it that is an error. With `forget`, the stream tables stay as
+    tables like any other, and nothing is done by an oid of the catalog. Where nothing is installed,
+    nothing happens.
 
-    All of it is one transaction if that takes no more than `lock_share` of the server's free locks. Otherwise see
-    `_remove_in_parts`; what a process that is killed has left is removed by the next uninstall.
+    All of it is one transaction if that takes no more than `lock_share` of the server's free locks.
+    Otherwise see `_remove_in_parts`; what a process that is killed has left is removed by the next
+    uninstall.
     """
     if version(conn) is None:
         return
@@ -226,7 +253,8 @@ def uninstall(
         _remove_in_parts(conn, cascade, forget, patience)
     tables = relations.alterable(conn, captured(conn))
     under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade, forget), patience)
-    # Last: it is not undone when a transaction is, and a slot without its catalog only waits to be dropped.
+    # Last: it is not undone when a transaction is, and a slot without its catalog only waits to be
+    # dropped.
     for slot in found:
         slots.drop_on_server(conn, slot)
 
@@ -246,7 +274,9 @@ def _remove(conn: Connection, cascade: bool, forget: bool) -> None:
 
 
 def _present(conn: Connection) -> list[Name]:
-    """Return the tables of stream tables that are there, the newest first; raise where one may not be ours."""
+    """Return the tables of stream tables that are there, the newest first; raise where one may not
+    be ours.
+    """
     found = targets.inspect(conn)
     for target in found:
         if target.state in ("another", "unmarked"):
@@ -255,7 +285,9 @@ def _present(conn: Connection) -> list[Name]:
 
 
 def _check_strangers(conn: Connection, cascade: bool) -> None:
-    strangers = [str(Name(*row)) for row in conn.execute(_SQL["strangers"], ([*TABLES, *FORMER_TABLES],))]
+    strangers = [
+        str(Name(*row)) for row in conn.execute(_SQL["strangers"], ([*TABLES, *FORMER_TABLES],))
+    ]
     if strangers and not cascade:
         raise StillUsed.schema("millstream", strangers)
 
@@ -266,7 +298,9 @@ def _drop_stream_table(conn: Connection, table: Name, cascade: bool) -> None:
         conn.execute(drop.format(table.identifier))
     except errors.DependentObjectsStillExist as error:
         lines = (error.diag.message_detail or "").splitlines()
-        raise StillUsed.by(table.title, [line.split(" depends on ")[0] for line in lines]) from error
+        raise StillUsed.by(
+            table.title, [line.split(" depends on ")[0] for line in lines]
+        ) from error
 
 
 # -- uninstalling in parts ---------------------------------------------------------------------
@@ -281,14 +315,21 @@ def removal_locks(conn: Connection) -> int:
 def _remove_in_parts(conn: Connection, cascade: bool, forget: bool, patience: Patience) -> None:
     """Remove almost everything, in many transactions; what is left then needs few locks.
 
-    Nothing is removed before everything has been tried: whatever keeps a stream table from being dropped is an error
-    before the first is gone. The newest go first, so that readers go before what they read.
+    Nothing is removed before everything has been tried: whatever keeps a stream table from being
+    dropped is an error before the first is gone. The newest go first, so that readers go before
+    what they read.
     """
     _check_strangers(conn, cascade)
     if not forget:
         for table in _present(conn):
             with suppress(_RolledBack):
-                under_lock(conn, [table], "ACCESS EXCLUSIVE", partial(_try_to_drop, conn, table, cascade), patience)
+                under_lock(
+                    conn,
+                    [table],
+                    "ACCESS EXCLUSIVE",
+                    partial(_try_to_drop, conn, table, cascade),
+                    patience,
+                )
     for part in [] if forget else _stream_table_parts(conn, cascade):
         under_lock(conn, part.tables, "ACCESS EXCLUSIVE", part.remove, patience)
         failpoint("uninstall_stream_table")
@@ -312,7 +353,9 @@ def _stream_table_parts(conn: Connection, cascade: bool) -> Iterator[_Part]:
 
 
 def _capture_parts(conn: Connection) -> Iterator[_Part]:
-    """Yield the triggers of each table, the functions and the buffer of each source, and what is left of states."""
+    """Yield the triggers of each table, the functions and the buffer of each source, and what is
+    left of states.
+    """
     for table in relations.alterable(conn, captured(conn)):
         yield _Part([table], partial(_drop_triggers, conn, table))
     for kind, schema, names in conn.execute(_SQL["parts"]).fetchall():
@@ -345,10 +388,14 @@ def _remove_states(conn: Connection, id: int) -> None:
 
 def _drop_triggers(conn: Connection, table: Name) -> None:
     for (trigger,) in conn.execute(_SQL["triggers_on"], (table.oid,)).fetchall():
-        conn.execute(sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(trigger), table.identifier))
+        conn.execute(
+            sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(trigger), table.identifier)
+        )
 
 
 def _drop_ours(conn: Connection, kind: str, schema: str, names: Sequence[str]) -> None:
-    """Drop objects in a schema of ours, of the kind FUNCTION, VIEW or TABLE, with what depends on them."""
+    """Drop objects in a schema of ours, of the kind FUNCTION, VIEW or TABLE, with what depends on
+    them.
+    """
     listed = sql.SQL(", ").join(sql.Identifier(schema, name) for name in names)
     conn.execute(sql.SQL("DROP {} IF EXISTS {} CASCADE").format(sql.SQL(kind), listed))

@@ -1,15 +1,17 @@
-"""Grant roles what they may do with the catalog: two that administrators create, and the owners of stream tables.
+"""Grant roles what they may do with the catalog: two that administrators create, and the owners of
+stream tables.
 
     millstream_reader      how stream tables, sources and the slot stand; no row, no query, no text of an error
     millstream_operator    the same; and to ask the service for work, and wait for its answers
     owners                 to ask for work on their stream tables, and wait for the answers
 
-Install creates neither of the two: a role belongs to the whole server, and creating one takes a right that the service
-role need not have. Where they exist they are granted these rights at the start of the next command, see decision 39.
+Install creates neither of the two: a role belongs to the whole server, and creating one takes a
+right that the service role need not have. Where they exist they are granted these rights at the
+start of the next command, see decision 39.
 
-Anybody with ADMIN OPTION on such a role can make others members of it. Where such an administrator is not a member of
-the catalog's owner, the role was not made for this catalog, and is granted nothing. An owner's own rights decide what
-it may ask for, so whoever may act as it may ask, too.
+Anybody with ADMIN OPTION on such a role can make others members of it. Where such an administrator
+is not a member of the catalog's owner, the role was not made for this catalog, and is granted
+nothing. An owner's own rights decide what it may ask for, so whoever may act as it may ask, too.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ READER, OPERATOR = "millstream_reader", "millstream_operator"
 Kind: TypeAlias = Literal["reader", "operator", "owner"]
 
 REQUEST_COLUMNS = ("kind", "stream_table", "arguments", "search_path")
-"""Columns of the view of requests that those who ask write. The others they cannot: who asks is one of them."""
+"""Columns of the view of requests that those who ask write.
+
+The others they cannot: who asks is one of them.
+"""
 
 VIEWS = (
     "millstream.stream_tables_info",
@@ -53,9 +58,27 @@ FUNCTIONS = (
 )
 """What both roles may read and call: it shows no value of a row."""
 
-_WAITING = ("wait_for", "wait_visible", "is_visible", "is_captured", "service_is_running", "raise_answer")
-_ON_TABLES = ("request", "alter_stream_table", "drop_stream_table", "refresh_stream_table", "verify_stream_table")
-_NEW_TABLES = ("create_stream_table", "create_or_replace_stream_table", "validate_query", "explain_query")
+_WAITING = (
+    "wait_for",
+    "wait_visible",
+    "is_visible",
+    "is_captured",
+    "service_is_running",
+    "raise_answer",
+)
+_ON_TABLES = (
+    "request",
+    "alter_stream_table",
+    "drop_stream_table",
+    "refresh_stream_table",
+    "verify_stream_table",
+)
+_NEW_TABLES = (
+    "create_stream_table",
+    "create_or_replace_stream_table",
+    "validate_query",
+    "explain_query",
+)
 _LOOKING = tuple(function.removeprefix("millstream.").partition("(")[0] for function in FUNCTIONS)
 ROUTINES: dict[Kind, tuple[str, ...]] = {
     "reader": (*_LOOKING, "wait_visible", "is_visible", "is_captured", "service_is_running"),
@@ -77,7 +100,8 @@ def grant(conn: Connection) -> None:
     """Grant what is lacking, in a transaction."""
     if not _lacking(conn):
         return
-    # Of two who grant rights on the same object at once, the second fails. So it waits here, and finds nothing to do.
+    # Of two who grant rights on the same object at once, the second fails. So it waits here, and
+    # finds nothing to do.
     conn.execute("LOCK TABLE millstream.migrations IN SHARE ROW EXCLUSIVE MODE")
     for role, kind in _lacking(conn):
         for statement in _grants(conn, kind):
@@ -95,7 +119,9 @@ def _lacking(conn: Connection) -> list[tuple[str, Kind]]:
     ).fetchall()
     for role, _, others in found:
         if others:
-            log.warning("a role is granted nothing: others can add members to it", role=role, others=others)
+            log.warning(
+                "a role is granted nothing: others can add members to it", role=role, others=others
+            )
     return [(role, kind) for role, kind, others in found if not others]
 
 
@@ -109,5 +135,7 @@ def _grants(conn: Connection, kind: Kind) -> Sequence[sql.Composable]:
         statements.append(sql.SQL("GRANT EXECUTE ON ROUTINE " + routine))
     if "millstream.own_requests" in READABLE[kind]:
         columns = sql.SQL(", ").join(map(sql.Identifier, REQUEST_COLUMNS))
-        statements.append(sql.SQL("GRANT INSERT ({}) ON TABLE millstream.own_requests").format(columns))
+        statements.append(
+            sql.SQL("GRANT INSERT ({}) ON TABLE millstream.own_requests").format(columns)
+        )
     return statements

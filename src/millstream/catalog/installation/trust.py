@@ -1,7 +1,7 @@
 """Decide whether the catalog in this database may be trusted, before anything in it is touched.
 
-Whoever owns a catalog can have code run by everybody who works with it: a trigger, a view in place of a table, a
-policy. So a session works only with a catalog whose owner could not gain by that:
+Whoever owns a catalog can have code run by everybody who works with it: a trigger, a view in place
+of a table, a policy. So a session works only with a catalog whose owner could not gain by that:
 
     owner of schema millstream       session of                  outcome
     mill                             mill                        trusted
@@ -10,11 +10,12 @@ policy. So a session works only with a catalog whose owner could not gain by tha
     mill                             a member of mill            refused: mill would get that member's rights
     mill                             anybody else                may not even look
 
-Everything in the three schemas must then belong to that owner or to a superuser, triggers by their functions and
-foreign keys by the tables that refer to ours, and nobody else may create, write, or put a trigger there.
+Everything in the three schemas must then belong to that owner or to a superuser, triggers by their
+functions and foreign keys by the tables that refer to ours, and nobody else may create, write, or
+put a trigger there.
 
-The answer takes one query of the server's own catalog. It is asked at the start of every command, so that a right
-granted or an object made since is found too.
+The answer takes one query of the server's own catalog. It is asked at the start of every command,
+so that a right granted or an object made since is found too.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
 """Which process refreshes by schedule, and the fence that keeps a former one from committing.
 
-Each process of `millstream run` has a row in `millstream.services`. The one that holds the lock `leader` (see `mutex`)
-is the leader; it has raised the epoch in `millstream.leadership` before it does anything else.
+Each process of `millstream run` has a row in `millstream.services`. The one that holds the lock
+`leader` (see `mutex`) is the leader; it has raised the epoch in `millstream.leadership` before it
+does anything else.
 
-A process may have lost the lock without knowing it: its machine was suspended, its connection cut. So every transaction
-in which the service commits rows or an answer holds the row of its epoch first. A new leader cannot raise the epoch
-before those transactions have ended, and the former leader cannot begin others afterwards. A new leader does not wait
-for them: it ends the sessions that the former one has left.
+A process may have lost the lock without knowing it: its machine was suspended, its connection cut.
+So every transaction in which the service commits rows or an answer holds the row of its epoch
+first. A new leader cannot raise the epoch before those transactions have ended, and the former
+leader cannot begin others afterwards. A new leader does not wait for them: it ends the sessions
+that the former one has left.
 
-Whether a leader is alive shows in `pg_stat_activity`: its session that holds the lock executes a statement every
-second. Nothing is written for that.
+Whether a leader is alive shows in `pg_stat_activity`: its session that holds the lock executes a
+statement every second. Nothing is written for that.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ class Epoch:
     number: int
 
     def hold(self, conn: Connection) -> None:
-        """Keep this epoch the last one until the transaction ends; raise Deposed if another one has begun."""
+        """Keep this epoch the last one until the transaction ends; raise Deposed if another one has
+        begun.
+        """
         try:
             held = conn.execute(_SQL["hold"], (self.number,)).fetchone()
         except psycopg.errors.SerializationFailure as error:
@@ -77,7 +81,9 @@ class Registration:
 
 
 def register(conn: Connection, process: Registration) -> None:
-    """Insert the row of this process, or write its new session into it; remove rows of processes that are gone."""
+    """Insert the row of this process, or write its new session into it; remove rows of processes
+    that are gone.
+    """
     conn.execute(_SQL["register"], asdict(process))
     conn.execute(_SQL["remove_gone"])
 
@@ -95,7 +101,8 @@ def services(conn: Connection) -> list[ServiceProcess]:
 def take_over(conn: Connection, instance: UUID) -> Epoch:
     """Begin a new epoch. The caller holds the lock `leader`.
 
-    Raise LockNotAvailable where a transaction of the former leader goes on for longer than a second.
+    Raise LockNotAvailable where a transaction of the former leader goes on for longer than a
+    second.
     """
     with conn.transaction():
         conn.execute("SET LOCAL lock_timeout = '1s'")
@@ -111,13 +118,17 @@ def note_tick(conn: Connection, instance: UUID) -> None:
 
 
 def end_silent_leader(conn: Connection, seconds: float) -> int | None:
-    """End the session of a leader that has been silent for so long; return its process id, None if there is none."""
+    """End the session of a leader that has been silent for so long; return its process id, None if
+    there is none.
+    """
     row = conn.execute(_SQL["end_silent_leader"], (seconds,)).fetchone()
     return row[0] if row else None
 
 
 def end_sessions(conn: Connection, application_names: str, keep: Sequence[int] = ()) -> int:
-    """End the sessions whose application name is LIKE this, but for these processes; return how many."""
+    """End the sessions whose application name is LIKE this, but for these processes; return how
+    many.
+    """
     return len(conn.execute(_SQL["end_sessions"], (application_names, list(keep))).fetchall())
 
 

@@ -1,7 +1,7 @@
 """Mutual exclusion between processes of Millstream, by locks that only the service role can take.
 
-Anybody who may connect can take any advisory lock, so a guessed key would hang us. Ours are locks on tables and
-views of our own schema, which nobody else may lock:
+Anybody who may connect can take any advisory lock, so a guessed key would hang us. Ours are locks
+on tables and views of our own schema, which nobody else may lock:
 
     what                        lock                                    while it is held
     a stream table, for as      its row in millstream.locks,            the session has a transaction id, so vacuum
@@ -9,21 +9,23 @@ views of our own schema, which nobody else may lock:
     one process of a database,  a view without rows,                    no transaction id and no snapshot: it may be
     for months if need be       SHARE UPDATE EXCLUSIVE                  held for ever, and nothing waits for it
 
-Locks are held by a session of their own, from the start to the end of a `with` block, over as many transactions of
-other sessions as the work takes. Blocks may be nested: what an inner one has taken is given back with the outermost. A
-lock ends with its connection, at once when the process is killed, after half a minute when its machine is gone.
+Locks are held by a session of their own, from the start to the end of a `with` block, over as many
+transactions of other sessions as the work takes. Blocks may be nested: what an inner one has taken
+is given back with the outermost. A lock ends with its connection, at once when the process is
+killed, after half a minute when its machine is gone.
 
     with Mutex(dsn) as mutex:
         with mutex.stream_tables([17, 18]) as free: ...       # those of them that nobody works on
         with mutex.exclusive("leader") as is_mine: ...        # tried once, or for as long as `patience` says
 
-A lock that is held for long has a Mutex of its own: a row locked inside its block would give that session a transaction
-id for as long as the block lasts. So a leader opens one, enters `exclusive("leader")` and stays there; a standby tries
-again and again, and takes over when the leader's session ends. Before each round of work the leader asks `is_held()`.
+A lock that is held for long has a Mutex of its own: a row locked inside its block would give that
+session a transaction id for as long as the block lasts. So a leader opens one, enters
+`exclusive("leader")` and stays there; a standby tries again and again, and takes over when the
+leader's session ends. Before each round of work the leader asks `is_held()`.
 
-What happens when the session is lost while the work goes on? Another process may then work on the same stream table. No
-row comes out wrong: both move the same row of the catalog in REPEATABLE READ transactions, and the later one to commit
-fails with a serialization failure, and is tried again.
+What happens when the session is lost while the work goes on? Another process may then work on the
+same stream table. No row comes out wrong: both move the same row of the catalog in REPEATABLE READ
+transactions, and the later one to commit fails with a serialization failure, and is tried again.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ _SQL = load("millstream.catalog.processes", "mutex.sql")
 class Mutex:
     """A session that holds locks for the work of its process. Use it from one thread at a time."""
 
-    def __init__(self, dsn: str, *, application_name: str = "millstream locks", held: set[int] | None = None) -> None:
+    def __init__(
+        self, dsn: str, *, application_name: str = "millstream locks", held: set[int] | None = None
+    ) -> None:
         self.dsn = dsn
         self.application_name = application_name
         self.held = held if held is not None else set[int]()
@@ -104,14 +108,22 @@ class Mutex:
             yield _tried(lambda: _take_view(conn, name), patience)
 
     def holder(self, name: Name) -> str | None:
-        """Return who else holds the lock of this name, if anyone: process, application, host, and since when."""
-        row = self._connected().execute(_SQL["view_holder"], (f"millstream.lock_of_{name}",)).fetchone()
+        """Return who else holds the lock of this name, if anyone: process, application, host, and
+        since when.
+        """
+        row = (
+            self._connected()
+            .execute(_SQL["view_holder"], (f"millstream.lock_of_{name}",))
+            .fetchone()
+        )
         return row[0] if row else None
 
     def is_held(self) -> bool:
         """Return whether the session still lives, and with it every lock that it has taken."""
         try:
-            return self._conn is not None and self._conn.execute("SELECT true").fetchone() is not None
+            return (
+                self._conn is not None and self._conn.execute("SELECT true").fetchone() is not None
+            )
         except psycopg.Error:
             return False
 
@@ -166,7 +178,10 @@ class Mutex:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -174,14 +189,16 @@ class Mutex:
 def _opened(dsn: str, application_name: str) -> Connection:
     conn = session(dsn)
     conn.execute("SELECT set_config('application_name', %s, false)", (application_name,))
-    # It commits only rows that are made again where they are missing; it never waits but for whoever inserts the same.
+    # It commits only rows that are made again where they are missing; it never waits but for
+    # whoever inserts the same.
     conn.execute("SET synchronous_commit = off; SET lock_timeout = '50ms'")
     return conn
 
 
 def _is_lost(conn: Connection) -> bool:
     with suppress(psycopg.OperationalError):
-        # Does not wait. The first takes in what the server said at the end, the second that it has ended.
+        # Does not wait. The first takes in what the server said at the end, the second that it has
+        # ended.
         conn.pgconn.consume_input()
         conn.pgconn.consume_input()
     return conn.closed or conn.broken

@@ -1,9 +1,10 @@
 """The shape of a stream table's own table: can the rows of its query be stored in it as they are?
 
-Its owner can alter it. A column that is missing, of another type, or computed by itself cannot hold the query's
-values; a rule does something else instead of a write; the rows of a table that inherits from it would be read as its
-own. Each is refused with the statement that takes it back. A column that is given back is filled: the shape is recorded
-with the rows, and where it is another one they are computed whole.
+Its owner can alter it. A column that is missing, of another type, or computed by itself cannot hold
+the query's values; a rule does something else instead of a write; the rows of a table that inherits
+from it would be read as its own. Each is refused with the statement that takes it back. A column
+that is given back is filled: the shape is recorded with the rows, and where it is another one they
+are computed whole.
 """
 
 from __future__ import annotations
@@ -32,8 +33,12 @@ class TypedColumn:
 
 
 def retyped(conn: Connection, view: int, relid: int) -> list[TypedColumn]:
-    """Return the columns of a query, given as a view, that the table of a stream table has with another type."""
-    return [TypedColumn(*row) for row in conn.execute(_SQL["retyped"], {"view": view, "table": relid})]
+    """Return the columns of a query, given as a view, that the table of a stream table has with
+    another type.
+    """
+    return [
+        TypedColumn(*row) for row in conn.execute(_SQL["retyped"], {"view": view, "table": relid})
+    ]
 
 
 def wanted(conn: Connection, view: int) -> list[TypedColumn]:
@@ -46,8 +51,12 @@ def key_drops(conn: Connection, relid: int) -> list[str]:
     return [statement for (statement,) in conn.execute(_SQL["marked_indexes"], {"table": relid})]
 
 
-def check(conn: Connection, stream_table_id: int, name: str, relid: int, columns: Sequence[Column]) -> None:
-    """Raise unless the rows of a query with these columns can be stored in the table of that oid, if there is one."""
+def check(
+    conn: Connection, stream_table_id: int, name: str, relid: int, columns: Sequence[Column]
+) -> None:
+    """Raise unless the rows of a query with these columns can be stored in the table of that oid,
+    if there is one.
+    """
     found = conn.execute(_SQL["facts"], (relid,)).fetchone()
     if found is None:
         return
@@ -60,7 +69,9 @@ def check(conn: Connection, stream_table_id: int, name: str, relid: int, columns
         if quoted(column.strip('"').replace('""', '"')) in own:
             raise TargetAltered.column(name, f"Column {column} is generated or an identity column.")
     for rule in rules:
-        raise TargetAltered.has(name, f"Rule {rule} rewrites what is written to it.", f"DROP RULE {rule} ON {table}")
+        raise TargetAltered.has(
+            name, f"Rule {rule} rewrites what is written to it.", f"DROP RULE {rule} ON {table}"
+        )
     for child in children:
         what = f"Table {child} inherits from it, and its rows would be read as the stream table's."
         raise TargetAltered.has(name, what, f"ALTER TABLE {child} NO INHERIT {table}")
@@ -72,18 +83,26 @@ def refuse_other_types(conn: Connection, name: str, relid: int, columns: Sequenc
     _check_columns(stored, columns, name, altered=True)
 
 
-def _check_columns(stored: Mapping[str, str], columns: Sequence[Column], name: str, *, altered: bool) -> None:
+def _check_columns(
+    stored: Mapping[str, str], columns: Sequence[Column], name: str, *, altered: bool
+) -> None:
     for column in columns:
         there, wanted = stored.get(column.name), column.type.name
         if there is None:
-            raise TargetAltered.column(name, f"Column {quoted(column.name)} of type {wanted} is missing.")
+            raise TargetAltered.column(
+                name, f"Column {quoted(column.name)} of type {wanted} is missing."
+            )
         # If it is the query that has another type, the table follows.
         if there != wanted and altered:
-            raise TargetAltered.column(name, f"Column {quoted(column.name)} has type {there}, not {wanted}.")
+            raise TargetAltered.column(
+                name, f"Column {quoted(column.name)} has type {there}, not {wanted}."
+            )
 
 
 def _is_altered(conn: Connection, stream_table_id: int, relid: int) -> bool:
-    """Return True if the table changed since its rows were computed; otherwise it is the query that changed."""
+    """Return True if the table changed since its rows were computed; otherwise it is the query that
+    changed.
+    """
     now = definition_digests.digests_of_target(conn, relid)
     return any(
         one.kind == "shape" and one.is_recorded_otherwise

@@ -1,8 +1,9 @@
 """The tables of stream tables: is each still the one that we made?
 
-An oid alone proves nothing, nor does a name: a table can be renamed, and another one get its name. So whatever drops
-or writes one goes by its name, its oid, and a mark of ours, all three. The mark is a comment on the unique index that
-tells the rows apart; it says which stream table of which installation this is, and a dump takes it along.
+An oid alone proves nothing, nor does a name: a table can be renamed, and another one get its name.
+So whatever drops or writes one goes by its name, its oid, and a mark of ours, all three. The mark
+is a comment on the unique index that tells the rows apart; it says which stream table of which
+installation this is, and a dump takes it along.
 """
 
 from __future__ import annotations
@@ -33,11 +34,16 @@ class Target:
 def inspect(conn: Connection, ids: Sequence[int] | None = None) -> list[Target]:
     """Return what has become of the tables of these stream tables, or of all, the newest first."""
     rows = conn.execute(_SQL["inspect"], {"ids": None if ids is None else list(ids)})
-    return [Target(id, state, Name(oid, schema, name) if oid else None) for id, state, oid, schema, name in rows]
+    return [
+        Target(id, state, Name(oid, schema, name) if oid else None)
+        for id, state, oid, schema, name in rows
+    ]
 
 
 def ours(conn: Connection, id: int, name: str) -> Name | None:
-    """Return the table of a stream table, None when it was dropped; raise TargetMoved when it may not be ours."""
+    """Return the table of a stream table, None when it was dropped; raise TargetMoved when it may
+    not be ours.
+    """
     for target in inspect(conn, [id]):
         if target.state == "ours":
             return target.found
@@ -54,7 +60,9 @@ def moved(conn: Connection, target: Target, name: str) -> TargetMoved:
 
 
 def follow(conn: Connection, id: int) -> bool:
-    """Record the present name of the table of a stream table; False if it may not be ours, or its name was taken."""
+    """Record the present name of the table of a stream table; False if it may not be ours, or its
+    name was taken.
+    """
     return conn.execute(_SQL["follow"], (id,)).fetchone() is not None
 
 

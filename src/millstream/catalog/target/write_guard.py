@@ -1,13 +1,15 @@
 """The guard of a stream table: a trigger that refuses every write but that of a refresh.
 
-It is a statement's trigger BEFORE INSERT, UPDATE, DELETE and TRUNCATE (COPY and MERGE are these), and fires always, in
-replicating sessions too. A refresh proves itself by a value that only we can compute, for this transaction and table:
+It is a statement's trigger BEFORE INSERT, UPDATE, DELETE and TRUNCATE (COPY and MERGE are these),
+and fires always, in replicating sessions too. A refresh proves itself by a value that only we can
+compute, for this transaction and table:
 
     refresh   SELECT set_config('millstream.write_permit', millstream_changes.write_permit(table), true)
     guard     is the setting what write_permit() says?  and is the statement nobody's trigger's?
 
-The owner of the table can drop or disable it. That is found before the next refresh: the guard is put back, and the
-rows are computed whole, so that what was written meanwhile is repaired by the difference.
+The owner of the table can drop or disable it. That is found before the next refresh: the guard is
+put back, and the rows are computed whole, so that what was written meanwhile is repaired by the
+difference.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def put(conn: Connection, stream_table_id: int, table: Name) -> None:
         "FOR EACH STATEMENT EXECUTE FUNCTION millstream_changes.guard()"
     )
     conn.execute(make.format(_TRIGGER, table.identifier))
-    conn.execute(sql.SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(table.identifier, _TRIGGER))
+    conn.execute(
+        sql.SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(table.identifier, _TRIGGER)
+    )
     conn.execute(_SQL["record"], (True, stream_table_id))
 
 
@@ -51,20 +55,26 @@ def remove(conn: Connection, stream_table_id: int, table: Name) -> None:
 
 
 def remove_left_over(conn: Connection) -> None:
-    """Remove the guards of tables that are stream tables no longer: anybody may write to them who has the right."""
+    """Remove the guards of tables that are stream tables no longer: anybody may write to them who
+    has the right.
+    """
     for row in conn.execute(_SQL["left"]).fetchall():
         _drop(conn, Name(*row))
 
 
 def renew_secret(conn: Connection) -> None:
-    """Make another secret: whoever has the dump that a database was restored from can read the old one."""
+    """Make another secret: whoever has the dump that a database was restored from can read the old
+    one.
+    """
     conn.execute(_SQL["new_secret"])
 
 
 def _drop(conn: Connection, table: Name) -> None:
     # Under whatever name: somebody may have renamed it.
     for (name,) in conn.execute(_SQL["triggers"], (table.oid, TRIGGER)).fetchall():
-        conn.execute(sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(name), table.identifier))
+        conn.execute(
+            sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(name), table.identifier)
+        )
 
 
 @contextmanager

@@ -18,15 +18,21 @@ def run(
     dsn: Dsn,
     forget: Annotated[
         list[str] | None,
-        typer.Option("--forget", help="Remove this stream table from the catalog and keep its table. May be repeated."),
+        typer.Option(
+            "--forget",
+            help="Remove this stream table from the catalog and keep its table. May be repeated.",
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be adopted.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be adopted.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Adopt stream tables after pg_restore, a copy of the database, or pg_upgrade.
 
-    Tables are found by name; their columns, key and Millstream's comment are compared. Capture is set up again,
-    and each stream table is brought up to date by difference. What cannot be adopted is listed and left alone.
+    Tables are found by name; their columns, key and Millstream's comment are compared. Capture is
+    set up again, and each stream table is brought up to date by difference. What cannot be adopted
+    is listed and left alone.
     """
     with opened(ctx, dsn, "adopting") as client:
         found = client.adopt(forget=forget or (), dry_run=dry_run)
@@ -39,6 +45,8 @@ def run(
     for name in found.adopted:
         out().print(f"{name}  {verb}")
     for name in found.forgotten:
-        out().print(f"{name}  {'would be forgotten' if dry_run else 'forgotten'}, its table is kept")
+        out().print(
+            f"{name}  {'would be forgotten' if dry_run else 'forgotten'}, its table is kept"
+        )
     for name, reason in found.unresolved:
         out().print(f"{name}  cannot be adopted: {reason}")

@@ -30,12 +30,20 @@ def run(
     name: Name,
     schedule: Annotated[
         str | None,
-        typer.Option(help=("A duration (500ms, 1s, 5m, 1h), a cron expression, continuous, calculated or manual.")),
+        typer.Option(
+            help=(
+                "A duration (500ms, 1s, 5m, 1h), a cron expression, continuous, calculated or manual."
+            )
+        ),
     ] = None,
     mode: Annotated[
         Mode | None,
         typer.Option(
-            "--refresh-mode", "--mode", case_sensitive=False, metavar="MODE", help="AUTO, DIFFERENTIAL or FULL."
+            "--refresh-mode",
+            "--mode",
+            case_sensitive=False,
+            metavar="MODE",
+            help="AUTO, DIFFERENTIAL or FULL.",
         ),
     ] = None,
     status: Annotated[
@@ -43,20 +51,28 @@ def run(
         typer.Option(
             case_sensitive=False,
             metavar="STATUS",
-            help=("SUSPENDED: do not refresh it by schedule. ACTIVE: resume, and reset its errors."),
+            help=(
+                "SUSPENDED: do not refresh it by schedule. ACTIVE: resume, and reset its errors."
+            ),
         ),
     ] = None,
     cdc_mode: Annotated[
-        Capture | None, typer.Option(case_sensitive=False, metavar="MODE", help="trigger, auto or wal.")
+        Capture | None,
+        typer.Option(case_sensitive=False, metavar="MODE", help="trigger, auto or wal."),
     ] = None,
-    query: Annotated[str | None, typer.Option(help="Another defining query, or - to read it from stdin.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the query from this file.")] = None,
+    query: Annotated[
+        str | None, typer.Option(help="Another defining query, or - to read it from stdin.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Read the query from this file.")
+    ] = None,
     direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
     """Change the schedule, the mode, the query or the status of a stream table, in one transaction.
 
-    A stream table that was suspended, by you or after errors in a row, is resumed with --status active.
+    A stream table that was suspended, by you or after errors in a row, is resumed with --status
+    active.
     """
     changes = {
         "schedule": schedule,
@@ -67,7 +83,9 @@ def run(
     }
     given = {option: value for option, value in changes.items() if value is not None}
     if not given:
-        raise typer.BadParameter("specify what to change, for example --schedule 5m or --status suspended")
+        raise typer.BadParameter(
+            "specify what to change, for example --schedule 5m or --status suspended"
+        )
     with served(ctx, dsn, f"altering {name}", direct=direct) as client:
         report = client.alter_stream_table(name, **given)
     if as_json:

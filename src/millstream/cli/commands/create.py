@@ -39,32 +39,50 @@ def run(
     ctx: typer.Context,
     dsn: Dsn,
     name: Annotated[str, typer.Argument(help="The new stream table: a name, or schema.name.")],
-    query: Annotated[str | None, typer.Argument(help="Its defining query, or - to read it from stdin.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the query from this file.")] = None,
+    query: Annotated[
+        str | None, typer.Argument(help="Its defining query, or - to read it from stdin.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Read the query from this file.")
+    ] = None,
     schedule: Annotated[
-        str, typer.Option(help="A duration (500ms, 1s, 5m, 1h), a cron expression, continuous, calculated or manual.")
+        str,
+        typer.Option(
+            help="A duration (500ms, 1s, 5m, 1h), a cron expression, continuous, calculated or manual."
+        ),
     ] = "1m",
     mode: Annotated[
         Mode, typer.Option(case_sensitive=False, metavar="MODE", help="AUTO, DIFFERENTIAL or FULL.")
     ] = Mode.AUTO,
     cdc_mode: Annotated[
         Capture | None,
-        typer.Option(case_sensitive=False, metavar="MODE", help="trigger, auto or wal. Default: the setting cdc_mode."),
+        typer.Option(
+            case_sensitive=False,
+            metavar="MODE",
+            help="trigger, auto or wal. Default: the setting cdc_mode.",
+        ),
     ] = None,
     owner: Annotated[
-        str | None, typer.Option(help="The role that owns it, which must be allowed to read everything in the query.")
+        str | None,
+        typer.Option(
+            help="The role that owns it, which must be allowed to read everything in the query."
+        ),
     ] = None,
     initialize: Annotated[bool, typer.Option(help="Fill it now, or at its first refresh.")] = True,
     only_validate: Annotated[
-        bool, typer.Option("--dry-run", help="Only print how the query would be maintained, or why it is refused.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Only print how the query would be maintained, or why it is refused."
+        ),
     ] = False,
     direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a stream table: a table that is kept equal to its query.
 
-    A query that cannot be maintained is refused (exit code 3) with the position, the reason and a workaround. With
-    --dry-run nothing is created: the query's columns, key, blocks and sources are shown.
+    A query that cannot be maintained is refused (exit code 3) with the position, the reason and a
+    workaround. With --dry-run nothing is created: the query's columns, key, blocks and sources are
+    shown.
     """
     text = read_query(query, file)
     capture = cdc_mode.value if cdc_mode else None
@@ -103,4 +121,6 @@ def read_query(text: str | None, file: Path | None) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting.of("--file", str(file), f"a file that holds the query ({error})") from error
+        raise BadSetting.of(
+            "--file", str(file), f"a file that holds the query ({error})"
+        ) from error

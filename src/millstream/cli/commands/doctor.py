@@ -26,7 +26,11 @@ def run(
     ctx: typer.Context,
     dsn: Annotated[
         str | None,
-        typer.Option("--dsn", envvar="MILLSTREAM_DSN", help="The database. Without it, only this machine is checked."),
+        typer.Option(
+            "--dsn",
+            envvar="MILLSTREAM_DSN",
+            help="The database. Without it, only this machine is checked.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +49,11 @@ def show(checks: Sequence[Check], *, as_json: bool) -> None:
     if as_json:
         print_json(checks)
     else:
-        out().print(table("", ("", "what", "found", "why, or what to do"), [_row(check) for check in checks]))
+        out().print(
+            table(
+                "", ("", "what", "found", "why, or what to do"), [_row(check) for check in checks]
+            )
+        )
     if any(check.ok is False for check in checks):
         raise typer.Exit(Exit.CHECK_FAILED)
 

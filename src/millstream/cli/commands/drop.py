@@ -17,8 +17,12 @@ def run(
     ctx: typer.Context,
     dsn: Dsn,
     name: Name,
-    cascade: Annotated[bool, typer.Option("--cascade", help="Also drop the objects that depend on it.")] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Keep its table, as an ordinary table.")] = False,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Also drop the objects that depend on it.")
+    ] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Keep its table, as an ordinary table.")
+    ] = False,
     direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:

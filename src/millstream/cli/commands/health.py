@@ -12,7 +12,8 @@ EXAMPLE = "millstream health"
 
 
 def run(ctx: typer.Context, dsn: Dsn, as_json: AsJson = False) -> None:
-    """Show whether each stream table is fresh, how each source is captured and why, and how far WAL capture lags.
+    """Show whether each stream table is fresh, how each source is captured and why, and how far WAL
+    capture lags.
 
     Ends with exit code 1 if something is wrong; each fault has a hint.
     """

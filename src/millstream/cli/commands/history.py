@@ -37,10 +37,14 @@ def run(
     ctx: typer.Context,
     dsn: Dsn,
     name: Name,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Number of refreshes, latest first.")] = 20,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=1, help="Number of refreshes, latest first.")
+    ] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show the last refreshes: what was done and why, what it read, what it changed, how long it took."""
+    """Show the last refreshes: what was done and why, what it read, what it changed, how long it
+    took.
+    """
     with opened(ctx, dsn, "reading the history") as client:
         entries = client.history(name, n=count)
         idle = 0 if as_json else _without_changes(client.status(), name)
@@ -49,16 +53,24 @@ def run(
     else:
         out().print(table("", COLUMNS, [_row(entry) for entry in entries]))
         if idle:
-            out().print(f"{number(idle)} refreshes by schedule found no change: these are counted, and not listed.")
+            out().print(
+                f"{number(idle)} refreshes by schedule found no change: these are counted, and not listed."
+            )
 
 
 def _without_changes(tables: Sequence[StreamTableStatus], name: str) -> int:
     """Return how many refreshes of a stream table are only counted."""
-    return sum(one.no_data_refreshes for one in tables if name in (one.name, f"{one.schema}.{one.name}"))
+    return sum(
+        one.no_data_refreshes for one in tables if name in (one.name, f"{one.schema}.{one.name}")
+    )
 
 
 def _row(entry: HistoryEntry) -> tuple[str | Text, ...]:
-    took = None if entry.finished_at is None else (entry.finished_at - entry.started_at).total_seconds() * 1000
+    took = (
+        None
+        if entry.finished_at is None
+        else (entry.finished_at - entry.started_at).total_seconds() * 1000
+    )
     return (
         moment(entry.started_at),
         coloured(entry.action),

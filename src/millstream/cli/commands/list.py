@@ -24,5 +24,10 @@ def run(ctx: typer.Context, dsn: Dsn, as_json: AsJson = False) -> None:
     elif not every:
         out().print("There are no stream tables yet. Create one with: millstream create --help")
     else:
-        rows = [(t.schema, t.name, coloured(t.status), t.refresh_mode, t.schedule, number(t.rows)) for t in every]
-        out().print(table("", ("schema", "name", "status", "mode", "schedule", "#rows (about)"), rows))
+        rows = [
+            (t.schema, t.name, coloured(t.status), t.refresh_mode, t.schedule, number(t.rows))
+            for t in every
+        ]
+        out().print(
+            table("", ("schema", "name", "status", "mode", "schedule", "#rows (about)"), rows)
+        )

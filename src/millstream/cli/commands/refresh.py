@@ -9,7 +9,16 @@ from rich.text import Text
 
 from millstream.cli.entry_points import opened, served
 from millstream.cli.options import AsJson, Direct, Dsn
-from millstream.cli.output import coloured, err, milliseconds, moment, number, out, print_json, table
+from millstream.cli.output import (
+    coloured,
+    err,
+    milliseconds,
+    moment,
+    number,
+    out,
+    print_json,
+    table,
+)
 
 if TYPE_CHECKING:
     from millstream.client import Millstream
@@ -18,15 +27,31 @@ if TYPE_CHECKING:
 
 EXAMPLE = "millstream refresh totals"
 
-COLUMNS = ("stream table", "action", "reason", "#read", "#inserted", "#updated", "#deleted", "#time", "as of")
+COLUMNS = (
+    "stream table",
+    "action",
+    "reason",
+    "#read",
+    "#inserted",
+    "#updated",
+    "#deleted",
+    "#time",
+    "as of",
+)
 
 
 def run(
     ctx: typer.Context,
     dsn: Dsn,
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="The stream tables.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Refresh all stream tables, at one snapshot.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Recompute the query in full and apply the difference.")] = False,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="The stream tables.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Refresh all stream tables, at one snapshot.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Recompute the query in full and apply the difference.")
+    ] = False,
     direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
@@ -51,7 +76,9 @@ def run(
         out().print(table("", COLUMNS, [_row(report) for report in reports]))
         for report in reports:
             for behind in report.held_back_by:
-                err().print(f"{report.name} has older data, because {behind}", style="yellow", markup=False)
+                err().print(
+                    f"{report.name} has older data, because {behind}", style="yellow", markup=False
+                )
 
 
 def summary(report: RefreshReport) -> str:

@@ -21,14 +21,17 @@ EXAMPLE = "millstream run"
 def run(
     ctx: typer.Context,
     dsn: Dsn,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep every stream table of a database fresh, until SIGTERM or Ctrl-C.
 
-    One process per database works; others are standbys, and one of them takes over within five seconds. It waits for
-    the server, at the start and whenever it is lost. SIGHUP reads the settings again, SIGUSR1 prints where each thread
-    is. The log goes to stderr; with --json each line is a document.
+    One process per database works; others are standbys, and one of them takes over within five
+    seconds. It waits for the server, at the start and whenever it is lost. SIGHUP reads the
+    settings again, SIGUSR1 prints where each thread is. The log goes to stderr; with --json each
+    line is a document.
     """
     # Imported here: `millstream --help` does not wait for Spark's and Arrow's modules.
     from millstream.service.run.process import Process

@@ -1,4 +1,6 @@
-"""`millstream settings`: every setting, its value and where that comes from; set and reset those of the database."""
+"""`millstream settings`: every setting, its value and where that comes from; set and reset those of
+the database.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,20 @@ def run(
     ctx: typer.Context,
     dsn: Dsn,
     action: Annotated[
-        Action | None, typer.Argument(help="Store a setting in the database, or remove it. Without it: list all.")
+        Action | None,
+        typer.Argument(help="Store a setting in the database, or remove it. Without it: list all."),
     ] = None,
     name: Annotated[str | None, typer.Argument(help="The setting.")] = None,
-    value: Annotated[str | None, typer.Argument(help="Its value, such as 8, 30s, 100MB or true.")] = None,
+    value: Annotated[
+        str | None, typer.Argument(help="Its value, such as 8, 30s, 100MB or true.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the settings, or set and reset those that the database stores.
 
-    A value comes from the environment, the settings file, the database, or is the default; the first that gives one
-    wins. The list shows what a process with the environment and file of this command gets. A running service takes
-    over a change of the database at once.
+    A value comes from the environment, the settings file, the database, or is the default; the
+    first that gives one wins. The list shows what a process with the environment and file of this
+    command gets. A running service takes over a change of the database at once.
     """
     _check(action, name, value)
     with opened(ctx, dsn, "reading the settings") as client:
@@ -63,9 +68,14 @@ def run(
 def _check(action: Action | None, name: str | None, value: str | None) -> None:
     """Raise unless the arguments are those of the action."""
     if action is Action.SET and (name is None or value is None):
-        raise BadSetting("a name and a value are needed", hint="Such as: millstream settings set cdc_mode trigger")
+        raise BadSetting(
+            "a name and a value are needed",
+            hint="Such as: millstream settings set cdc_mode trigger",
+        )
     if action is Action.RESET and (name is None or value is not None):
-        raise BadSetting("only a name is needed", hint="Such as: millstream settings reset cdc_mode")
+        raise BadSetting(
+            "only a name is needed", hint="Such as: millstream settings reset cdc_mode"
+        )
 
 
 def _row(one: SettingInfo) -> tuple[str | Text, ...]:

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 EXAMPLE = "millstream status totals"
 
-COLUMNS = ("stream table", "status", "#age of data", "#changes waiting", "last action", "reason", "#errors")
+COLUMNS = (
+    "stream table",
+    "status",
+    "#age of data",
+    "#changes waiting",
+    "last action",
+    "reason",
+    "#errors",
+)
 
 
 def run(
@@ -39,8 +47,16 @@ def run(
         if one.last_error:
             err().print(f"{one.name}: {one.last_error}", style="red", markup=False)
         if one.next_try_at:
-            trouble = "" if one.last_error else f": {one.last_transient_error}" if one.last_transient_error else ""
-            line = f"{one.name}: not tried again by schedule before {moment(one.next_try_at)}{trouble}"
+            trouble = (
+                ""
+                if one.last_error
+                else f": {one.last_transient_error}"
+                if one.last_transient_error
+                else ""
+            )
+            line = (
+                f"{one.name}: not tried again by schedule before {moment(one.next_try_at)}{trouble}"
+            )
             err().print(line, style="yellow", markup=False)
         for notice in one.notices:
             err().print(f"{one.name}: {notice}", style="yellow", markup=False)
@@ -58,7 +74,11 @@ def _chosen(every: list[StreamTableStatus], name: str | None) -> list[StreamTabl
 
 def _capture(one: StreamTableStatus) -> list[str]:
     """Say how each source is captured, where that needs saying."""
-    return [f"{source.name}: {source.cdc_mode}. {source.reason}" for source in one.sources if source.reason]
+    return [
+        f"{source.name}: {source.cdc_mode}. {source.reason}"
+        for source in one.sources
+        if source.reason
+    ]
 
 
 def _row(one: StreamTableStatus) -> tuple[str | Text, ...]:

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 EXAMPLE = "millstream top --once"
 
-TABLES = ("stream table", "status", "#age of data", "schedule", "#rows", "last action", "reason", "#errors")
+TABLES = (
+    "stream table",
+    "status",
+    "#age of data",
+    "schedule",
+    "#rows",
+    "last action",
+    "reason",
+    "#errors",
+)
 SOURCES = ("source", "captured", "#behind", "decoder", "note")
 REFRESHES = ("at", "stream table", "action", "status", "#took", "#read", "#changed")
 MODES = {"TRIGGER": "by triggers", "TRANSITIONING": "moving to WAL", "WAL": "from WAL"}
@@ -35,8 +44,8 @@ def run(
 ) -> None:
     """Watch stream tables, their capture, refreshes and the service, until Ctrl-C.
 
-    Uses only the SQL functions for monitoring, so a member of millstream_reader may use it. Prints one frame if
-    the output is no terminal, and one document with --json.
+    Uses only the SQL functions for monitoring, so a member of millstream_reader may use it. Prints
+    one frame if the output is no terminal, and one document with --json.
     """
     doors: Doors = ctx.obj
     with doors.overviews(dsn) as look:
@@ -71,7 +80,9 @@ def screen(overview: Overview) -> RenderableType:
 
 
 def _head(overview: Overview) -> Text:
-    leader = next((one for one in overview.services if one["role"] == "LEADER" and one["alive"]), None)
+    leader = next(
+        (one for one in overview.services if one["role"] == "LEADER" and one["alive"]), None
+    )
     standbys = sum(one["role"] == "STANDBY" and one["alive"] for one in overview.services)
     told = f"service: process {leader['pid']} on {leader['host']}" if leader else "no service runs"
     stale = sum(one["is_stale"] for one in overview.stream_tables)
@@ -118,5 +129,7 @@ def _refresh(one: Row) -> tuple[str | Text, ...]:
 def _check(one: Row) -> Text:
     style = "red" if one["status"] == "ERROR" else "yellow"
     return Text.assemble(
-        (f"{one['status']} {one['check_name']}: ", style), one["detail"], (f" {one['hint'] or ''}", "dim")
+        (f"{one['status']} {one['check_name']}: ", style),
+        one["detail"],
+        (f" {one['hint'] or ''}", "dim"),
     )

@@ -21,7 +21,9 @@ def run(
     cascade: Annotated[
         bool, typer.Option("--cascade", help="Also drop the objects that depend on stream tables.")
     ] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Keep the stream tables as ordinary tables.")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Keep the stream tables as ordinary tables.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove all stream tables, their triggers and the catalog; your own tables stay as they are."""

@@ -23,7 +23,9 @@ EXAMPLE = "millstream verify totals"
 def run(
     ctx: typer.Context,
     dsn: Dsn,
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="The stream tables.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="The stream tables.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     direct: Direct = False,
     as_json: AsJson = False,
@@ -31,7 +33,8 @@ def run(
     """Refresh, run the defining query at the same snapshot, and compare row by row.
 
     Exact while applications write; a row that was wrong before the refresh is still found. Sums of
-    floating point numbers are compared to 12 digits. Ends with exit code 1 if a row is missing or extra.
+    floating point numbers are compared to 12 digits. Ends with exit code 1 if a row is missing or
+    extra.
     """
     if every == bool(names):
         raise typer.BadParameter("give the names of stream tables, or --all")
@@ -51,7 +54,10 @@ def run(
 def verdict(result: Verification) -> Text:
     """Describe a verification in one line."""
     sign, found = (
-        (("✓ ", "bold green"), f"equals its query: {number(result.rows)} rows, none missing, none extra")
+        (
+            ("✓ ", "bold green"),
+            f"equals its query: {number(result.rows)} rows, none missing, none extra",
+        )
         if result.ok
         else (
             ("✗ ", "bold red"),
@@ -59,7 +65,9 @@ def verdict(result: Verification) -> Text:
         )
     )
     rounded = f" ({', '.join(result.rounded)} to 12 digits)" if result.rounded else ""
-    return Text.assemble(sign, (result.name, "bold"), f" {found}{rounded}, at {clock(result.data_timestamp)}")
+    return Text.assemble(
+        sign, (result.name, "bold"), f" {found}{rounded}, at {clock(result.data_timestamp)}"
+    )
 
 
 def _show(result: Verification) -> None:

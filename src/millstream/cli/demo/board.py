@@ -82,7 +82,9 @@ class Board:
 
     traffic: Callable[[], Count]
     sizes: Mapping[str, int]
-    lines: dict[str, BoardLine] = field(default_factory=lambda: {one.name: BoardLine(one) for one in CHAPTERS})
+    lines: dict[str, BoardLine] = field(
+        default_factory=lambda: {one.name: BoardLine(one) for one in CHAPTERS}
+    )
     peek: list[tuple[str, int, Decimal]] = field(default_factory=list)
     modes: dict[str, str] = field(default_factory=dict)
     """By source: how its changes are captured now."""
@@ -96,5 +98,7 @@ class Board:
         return sum(self.sizes[source] for source in line.chapter.sources)
 
     def read_anew(self) -> int:
-        """Return the number of rows that would have been read if each refresh ran its query in full."""
+        """Return the number of rows that would have been read if each refresh ran its query in
+        full.
+        """
         return sum(line.refreshes * self.source_rows(line) for line in self.lines.values())

@@ -1,4 +1,5 @@
-"""The demo from beginning to end: start the service, ask it for stream tables, watch it under traffic, prove.
+"""The demo from beginning to end: start the service, ask it for stream tables, watch it under
+traffic, prove.
 
 Without a terminal and without a length it would run for ever unseen; there it ends by itself, too.
 """
@@ -64,15 +65,20 @@ def run(
     ctx: typer.Context,
     seconds: Annotated[
         float | None,
-        typer.Option(envvar="DEMO_SECONDS", min=1, help="Stop after this time. Without it, Ctrl-C stops the demo."),
+        typer.Option(
+            envvar="DEMO_SECONDS",
+            min=1,
+            help="Stop after this time. Without it, Ctrl-C stops the demo.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a demonstration: a private PostgreSQL, a shop with live traffic, and the service with three stream tables.
+    """Run a demonstration: a private PostgreSQL, a shop with live traffic, and the service with
+    three stream tables.
 
-    The stream tables are created, watched and verified by SQL. While the shop sells, a table that they read is
-    altered. At the end each stream table is compared with its query, while the traffic goes on. Ends with exit code 1
-    if one differs.
+    The stream tables are created, watched and verified by SQL. While the shop sells, a table that
+    they read is altered. At the end each stream table is compared with its query, while the traffic
+    goes on. Ends with exit code 1 if one differs.
     """
     # By default SIGTERM would end us at once and leave the private server and the service running.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
@@ -95,7 +101,9 @@ def _play(doors: Doors, console: Console, length: float | None) -> _Outcome:
         with steps.step("start a private PostgreSQL server"):
             server = stack.enter_context(doors.embedded())
             reader = stack.enter_context(connect(server.dsn, application_name="shop reader"))
-        at_work = stack.enter_context(service.running(server.dsn, server.directory / "service.log", console))
+        at_work = stack.enter_context(
+            service.running(server.dsn, server.directory / "service.log", console)
+        )
         with steps.step("open the shop, and start the service: millstream run"):
             open_shop(reader, SIZE)
             at_work.wait_until_running(reader)
@@ -105,14 +113,18 @@ def _play(doors: Doors, console: Console, length: float | None) -> _Outcome:
         traffic.start()
         board = Board(lambda: traffic.count, rows_by_table(reader), length=length)
         watch(reader, board, console, at_work.check)
-        console.print("\nEach is compared with its query at one moment, while the shop goes on selling.")
+        console.print(
+            "\nEach is compared with its query at one moment, while the shop goes on selling."
+        )
         verifications = [_verify(reader, at_work, steps, chapter.name) for chapter in CHAPTERS]
         look(reader, board)
         follow(reader, board, console)
         return _Outcome(board, verifications, status_table(reader))
 
 
-def _create(reader: Connection, at_work: service.DemoService, steps: ProgressSteps, console: Console) -> None:
+def _create(
+    reader: Connection, at_work: service.DemoService, steps: ProgressSteps, console: Console
+) -> None:
     """Create the three stream tables; the first one waits for Spark."""
     for chapter in CHAPTERS:
         console.print(f"\n{chapter.name}: {chapter.shows}", markup=False)
@@ -123,7 +135,9 @@ def _create(reader: Connection, at_work: service.DemoService, steps: ProgressSte
             answer(reader, request, at_work.check)
 
 
-def _verify(reader: Connection, at_work: service.DemoService, steps: ProgressSteps, name: str) -> dict[str, Any]:
+def _verify(
+    reader: Connection, at_work: service.DemoService, steps: ProgressSteps, name: str
+) -> dict[str, Any]:
     statement = f"SELECT millstream.verify_stream_table('{name}')"
     request = ask(reader, statement)
     with steps.step(f"{statement}; CALL millstream.wait_for({request});"):
@@ -132,7 +146,9 @@ def _verify(reader: Connection, at_work: service.DemoService, steps: ProgressSte
 
 def _show(console: Console, statement: str) -> None:
     # As Text: a Syntax or a Padding would fill its lines up with blanks.
-    console.print(Syntax("", "sql", background_color="default").highlight(indent(statement, "    ")), end="")
+    console.print(
+        Syntax("", "sql", background_color="default").highlight(indent(statement, "    ")), end=""
+    )
 
 
 def _document(outcome: _Outcome) -> dict[str, object]:
@@ -142,7 +158,9 @@ def _document(outcome: _Outcome) -> dict[str, object]:
         "refreshes": {name: line.refreshes for name, line in board.lines.items()},
         "traffic": board.traffic(),
         "captured": board.modes,
-        "altered": None if alteration is None else {"by": alteration.statement, "is_followed": alteration.is_followed},
+        "altered": None
+        if alteration is None
+        else {"by": alteration.statement, "is_followed": alteration.is_followed},
         "seconds": board.seconds,
     }
 

@@ -19,7 +19,8 @@ from rich.console import Console
 from millstream.errors import MillstreamError
 from millstream.postgres.connection import Connection
 
-# WAL capture needs the whole old rows of the shop's tables. Nobody waits long for the end of a demo.
+# WAL capture needs the whole old rows of the shop's tables. Nobody waits long for the end of a
+# demo.
 ENVIRONMENT = {"MILLSTREAM_AUTO_REPLICA_IDENTITY": "true", "MILLSTREAM_SHUTDOWN_TIMEOUT": "5s"}
 # Seconds until it must have ended after SIGTERM.
 LONGEST_END = 30.0
@@ -67,7 +68,8 @@ def running(dsn: str, log: Path, console: Console) -> Iterator[DemoService]:
     """Run a service for the length of a `with` block; show the end of its log if the block fails."""
     command = [sys.executable, "-m", "millstream", "run", "--dsn", dsn]
     with log.open("wb") as stderr:
-        # In a session of its own: Ctrl-C is meant for the demo, which then ends the service in order.
+        # In a session of its own: Ctrl-C is meant for the demo, which then ends the service in
+        # order.
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, env={**os.environ, **ENVIRONMENT},
             start_new_session=True,
@@ -76,7 +78,9 @@ def running(dsn: str, log: Path, console: Console) -> Iterator[DemoService]:
     try:
         yield service
     except Exception:
-        console.print(f"The end of the service's log:\n{service.last_lines()}", markup=False, soft_wrap=True)
+        console.print(
+            f"The end of the service's log:\n{service.last_lines()}", markup=False, soft_wrap=True
+        )
         raise
     finally:
         service.stop()

@@ -1,4 +1,6 @@
-"""The SQL door as a user of the demo's database has it: ask for something, wait for the answer, look at the status."""
+"""The SQL door as a user of the demo's database has it: ask for something, wait for the answer,
+look at the status.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,14 @@ def answer(reader: Connection, request: int, check: Callable[[], None]) -> dict[
 
 
 def status_table(reader: Connection) -> Table:
-    """Show `millstream.status()` on its side: its columns are too many for a screen, its rows are few."""
+    """Show `millstream.status()` on its side: its columns are too many for a screen, its rows are
+    few.
+    """
     cursor = reader.execute(STATUS)
     names = [column.name for column in cursor.description or ()]
-    columns = list(zip(names, *([_cell(value) for value in row] for row in cursor.fetchall()), strict=True))
+    columns = list(
+        zip(names, *([_cell(value) for value in row] for row in cursor.fetchall()), strict=True)
+    )
     # Without lines it fits a terminal of 80 characters.
     shown = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     for heading in columns[0]:

@@ -1,4 +1,6 @@
-"""The steps before and after the demo's live part: a spinner while one lasts, a line when it is done."""
+"""The steps before and after the demo's live part: a spinner while one lasts, a line when it is
+done.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The three stream tables of the demo, what each of them shows, and the change of a table while all is live."""
+"""The three stream tables of the demo, what each of them shows, and the change of a table while all
+is live.
+"""
 
 from __future__ import annotations
 

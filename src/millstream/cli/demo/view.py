@@ -1,7 +1,7 @@
 """The demo's screen: the shop on top, its stream tables below, one of them opened.
 
-`screen` is a function of the board alone, so that a test can look at it. `plain` says the same in a few
-lines, for logs and pipes.
+`screen` is a function of the board alone, so that a test can look at it. `plain` says the same in a
+few lines, for logs and pipes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ WAYS = {
 
 
 def _captured(board: Board) -> list[str | tuple[str, str]]:
-    """Print the tables that the application writes to, and how each is captured: by triggers first, then from WAL."""
+    """Print the tables that the application writes to, and how each is captured: by triggers first,
+    then from WAL.
+    """
     parts: list[str | tuple[str, str]] = ["The application writes to "]
     for name in board.sizes:
         way, style = WAYS.get(board.modes.get(name, ""), ("", ""))
@@ -107,12 +109,17 @@ def _captured(board: Board) -> list[str | tuple[str, str]]:
 def _stream_tables(board: Board) -> Panel:
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for heading in ("stream table", "action", "done", "rows read", "applied", "time", "stale"):
-        side: Literal["left", "right"] = "left" if heading in ("stream table", "action") else "right"
+        side: Literal["left", "right"] = (
+            "left" if heading in ("stream table", "action") else "right"
+        )
         table.add_column(heading, justify=side, no_wrap=True)
     for line in board.lines.values():
         table.add_row(*_row(board, line))
     return Panel(
-        table, title=f"the service keeps three views (schedule {SCHEDULE})", title_align="left", border_style="green"
+        table,
+        title=f"the service keeps three views (schedule {SCHEDULE})",
+        title_align="left",
+        border_style="green",
     )
 
 

@@ -1,6 +1,8 @@
-"""The demo's middle part: watch by SQL what the service does, twice a second, until the time is over.
+"""The demo's middle part: watch by SQL what the service does, twice a second, until the time is
+over.
 
-In the middle of it a source is altered. Ctrl-C asks for the end, with the proof; a second Ctrl-C does not wait for it.
+In the middle of it a source is altered. Ctrl-C asks for the end, with the proof; a second Ctrl-C
+does not wait for it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ WHERE status = 'COMPLETED' AND id > %s
 ORDER BY id
 """
 STATUS = (
-    "SELECT stream_table, extract(epoch FROM staleness)::float8, consecutive_errors > 0, error FROM millstream.status()"
+    "SELECT stream_table, extract(epoch FROM staleness)::float8, "
+    "consecutive_errors > 0, error FROM millstream.status()"
 )
 KEPT = "SELECT detail FROM millstream.explain_st(%s) WHERE part = 'query'"
 MODES = "SELECT source::text, cdc_mode FROM millstream.check_cdc_health() ORDER BY source::text"
@@ -41,7 +44,8 @@ PEEK = "SELECT region, lines, revenue FROM sales_by_region ORDER BY region"
 
 
 def watch(reader: Connection, board: Board, console: Console, check: Callable[[], None]) -> None:
-    """Watch until the board's length is over, or until Ctrl-C; live on a terminal, in lines elsewhere.
+    """Watch until the board's length is over, or until Ctrl-C; live on a terminal, in lines
+    elsewhere.
 
     `check` raises an error if the service has ended.
     """
@@ -70,12 +74,16 @@ def _asked_to_end() -> Iterator[Event]:
         signal.signal(signal.SIGINT, former)
 
 
-def _looks(reader: Connection, board: Board, console: Console, asked: Event, shown: Callable[[], None]) -> None:
+def _looks(
+    reader: Connection, board: Board, console: Console, asked: Event, shown: Callable[[], None]
+) -> None:
     began = time.monotonic()
     while not asked.is_set() and not _is_over(board):
         looked = time.monotonic()
         look(reader, board)
-        if board.alteration is None and board.seconds >= min(ALTERED_AT, (board.length or 2 * ALTERED_AT) / 2):
+        if board.alteration is None and board.seconds >= min(
+            ALTERED_AT, (board.length or 2 * ALTERED_AT) / 2
+        ):
             alter(reader, board, console)
         follow(reader, board, console)
         asked.wait(max(0.0, looked + INTERVAL - time.monotonic()))
@@ -84,8 +92,12 @@ def _looks(reader: Connection, board: Board, console: Console, asked: Event, sho
 
 
 def _is_over(board: Board) -> bool:
-    """Return True if the time is over, but not before the source was altered, however slow the machine is."""
-    return board.length is not None and board.seconds >= board.length and board.alteration is not None
+    """Return True if the time is over, but not before the source was altered, however slow the
+    machine is.
+    """
+    return (
+        board.length is not None and board.seconds >= board.length and board.alteration is not None
+    )
 
 
 def look(reader: Connection, board: Board) -> None:
@@ -115,7 +127,9 @@ def alter(reader: Connection, board: Board, console: Console) -> None:
 
 
 def follow(reader: Connection, board: Board, console: Console) -> None:
-    """Record when the service has followed the altered source: the query has changed, and a refresh has used it."""
+    """Record when the service has followed the altered source: the query has changed, and a refresh
+    has used it.
+    """
     alteration, line = board.alteration, board.lines[ALTERED_READER]
     if alteration is None or alteration.is_followed or line.last_id == alteration.last_id:
         return
@@ -125,7 +139,10 @@ def follow(reader: Connection, board: Board, console: Console) -> None:
         _say(console, f"{followed(alteration, line)} Its query is now:")
         _say(console, kept)
         if board.modes.get(ALTERED_SOURCE) == "TRIGGER":
-            _say(console, f"Since its columns have changed, triggers capture {ALTERED_SOURCE} for a while.")
+            _say(
+                console,
+                f"Since its columns have changed, triggers capture {ALTERED_SOURCE} for a while.",
+            )
 
 
 def kept_query(reader: Connection) -> str:

@@ -1,13 +1,15 @@
-"""The state of a group: the accumulators of each aggregate, and the SQL that reads the aggregate from them.
+"""The state of a group: the accumulators of each aggregate, and the SQL that reads the aggregate
+from them.
 
     count(*)   rows                      sum(x)   total, present: NULL unless present > 0
     count(x)   present                   avg(x)   total / present, as numeric
     min, max   the extreme itself        over floats: total recomputed, never added to
 
-Sums are exact: Spark sends the difference of a batch as a decimal, PostgreSQL adds it in numeric. The scale of a
-quotient depends on the displayed scale of its sum, the largest of its values. If the type does not declare it, a group
-counts the values of scale 1 or more, 2 or more, up to FEW; a larger scale is stored as an extreme, and the group is
-recomputed when the value of that scale is deleted.
+Sums are exact: Spark sends the difference of a batch as a decimal, PostgreSQL adds it in numeric.
+The scale of a quotient depends on the displayed scale of its sum, the largest of its values. If the
+type does not declare it, a group counts the values of scale 1 or more, 2 or more, up to FEW; a
+larger scale is stored as an extreme, and the group is recomputed when the value of that scale is
+deleted.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ class Argument:
 
 
 def arguments(call: Call) -> tuple[Argument, ...]:
-    """Return the columns of the body that a call needs; where a FILTER is not true, the argument is NULL."""
+    """Return the columns of the body that a call needs; where a FILTER is not true, the argument is
+    NULL.
+    """
     if call.text is not None or (call.argument is None and call.filter is None):
         return ()
     value = call.argument or Expr("1")
@@ -80,7 +84,9 @@ def arguments(call: Call) -> tuple[Argument, ...]:
 
 
 def argument_columns(measures: Sequence[Measure]) -> dict[int, str]:
-    """Return the column of the body that holds the argument of each measure that has one; equal arguments share it."""
+    """Return the column of the body that holds the argument of each measure that has one; equal
+    arguments share it.
+    """
     needs = [arguments(measure.call) for measure in measures]
     return {number: f"a{needs.index(need)}" for number, need in enumerate(needs) if need}
 
@@ -107,7 +113,8 @@ class ArgumentColumns:
     fine: str | None = None
     """The digits that follow those of the column, if it may have more than Spark's decimals."""
     beyond: str | None = None
-    """The values that Spark has no number for: NaN, the infinities, and numbers of too many digits."""
+    """The values that Spark has no number for: NaN, the infinities, and numbers of too many digits.
+    """
     expression: str | None = None
     """PostgreSQL's expression over the operands, if `beyond` holds operands."""
 
@@ -115,7 +122,9 @@ class ArgumentColumns:
 def recomputed_call(call: Call) -> Call:
     """Return a call as a holistic aggregate, which PostgreSQL computes over all rows of a group."""
     where = f" FILTER (WHERE {call.filter.sql})" if call.filter else ""
-    return Call(call.function, None, None, Expr.parse(f"{call.function}({call.argument or '*'}){where}"))
+    return Call(
+        call.function, None, None, Expr.parse(f"{call.function}({call.argument or '*'}){where}")
+    )
 
 
 class GroupState:
@@ -127,7 +136,9 @@ class GroupState:
         self._add("rows", "sum", None, INT8, wire_of(INT8))
 
     def read(self, call: Call, over: ArgumentColumns | None) -> str:
-        """Add the accumulators of a call, and return PostgreSQL's expression for it over the state `s`."""
+        """Add the accumulators of a call, and return PostgreSQL's expression for it over the state
+        `s`.
+        """
         if over is None:
             return "s.n0"
         if call.function == "count":
@@ -137,7 +148,9 @@ class GroupState:
         return self._total(call, over)
 
     def add_holistic(self, expr: str) -> str:
-        """Add a holistic aggregate over the rows `r` of a group, and return its column of the state."""
+        """Add a holistic aggregate over the rows `r` of a group, and return its column of the
+        state.
+        """
         known = (aggregate for aggregate in self.holistic if aggregate.expr == expr)
         aggregate = next(known, None)
         if aggregate is None:
@@ -165,13 +178,19 @@ class GroupState:
         elif over.shown is not None:
             total = self.showing(total, over.shown)
         if over.expression is not None:
-            total = _or_special(total, [self._computed(over, place) for place in range(len(SPECIAL))])
+            total = _or_special(
+                total, [self._computed(over, place) for place in range(len(SPECIAL))]
+            )
         elif over.beyond is not None:
             total = self._or_special(total, over.beyond, SPECIAL if over.fine else SPECIAL[:1])
         if call.function == "sum":
             return f"CASE WHEN {present} > 0 THEN {total}::{_SUM_TYPE[base]} END"
         # PostgreSQL's sum begins with the first value, its average with 0: that of -0 is 0.
-        average = f"({total} + 0) / {present}" if placed.wire.number == "float" else f"{total} / {present}::numeric"
+        average = (
+            f"({total} + 0) / {present}"
+            if placed.wire.number == "float"
+            else f"{total} / {present}::numeric"
+        )
         return f"CASE WHEN {present} > 0 THEN {average} END"
 
     def _shown(self, total: str, over: ArgumentColumns) -> str:
@@ -185,12 +204,16 @@ class GroupState:
         return _or_special(total, [self.special(column, place) for place in range(len(specials))])
 
     def _computed(self, over: ArgumentColumns, place: int | None) -> str:
-        """Return the sum of PostgreSQL's results over the operands; with `place`, the count of one special result."""
+        """Return the sum of PostgreSQL's results over the operands; with `place`, the count of one
+        special result.
+        """
         assert over.beyond is not None, "operands are in a column"
         assert over.expression is not None, "operands have an expression"
         listed = ", ".join(f"'{word}'" for word in SPECIAL)
         if place is None:
-            wire = computed_sum(over.expression, f"sum(r.x * r.n) FILTER (WHERE r.x NOT IN ({listed}))")
+            wire = computed_sum(
+                over.expression, f"sum(r.x * r.n) FILTER (WHERE r.x NOT IN ({listed}))"
+            )
             return self._state("beyond", "sum", over.beyond, NUMERIC, wire)
         wire = computed_sum(over.expression, f"sum(r.n) FILTER (WHERE r.x = '{SPECIAL[place]}')")
         return self._state("beyond", "sum", over.beyond, INT8, wire, level=place)
@@ -208,7 +231,9 @@ class GroupState:
         return f"CASE {long} ELSE round({value}, {digits}) END"
 
     def digits(self, column: str) -> str:
-        """Return the largest displayed scale of the group's values, which is the scale of their sum."""
+        """Return the largest displayed scale of the group's values, which is the scale of their
+        sum.
+        """
         self._state("present", "sum", column, INT8, wire_of(INT8))
         most = self._state("max", "extreme", column, INT4, wire_of(INT4), column, level=FEW)
         counts = [(digits, self.reaching(column, digits)) for digits in range(FEW, 0, -1)]
@@ -223,7 +248,8 @@ class GroupState:
         name, placed = over.name, over.placed
         assert placed.type is not None, "an extreme without a type is refused"
         order = name if placed.wire.ordered else over.order
-        # The count of values tells when the last one is deleted: then there is nothing to recompute.
+        # The count of values tells when the last one is deleted: then there is nothing to
+        # recompute.
         self._state("present", "sum", name, INT8, wire_of(INT8))
         return self._state(function, "extreme", name, placed.type, placed.wire, order)
 
@@ -252,7 +278,9 @@ class GroupState:
         key = (function, column, level)
         if key not in self.accumulators:
             name = f"{_PREFIX[function]}{len(self.accumulators)}"
-            self.accumulators[key] = Accumulator(name, function, strategy, column, type_, wire, order, level)
+            self.accumulators[key] = Accumulator(
+                name, function, strategy, column, type_, wire, order, level
+            )
         return self.accumulators[key]
 
 
@@ -262,7 +290,9 @@ def _sum_wire(wire: Wire) -> Wire:
 
 
 def order_use(type_: PgType) -> bool:
-    """True if Spark orders a type by a number beside the value: a numeric itself travels as text, with its digits."""
+    """True if Spark orders a type by a number beside the value: a numeric itself travels as text,
+    with its digits.
+    """
     return type_.base == "numeric" and number_wire_of(type_) is not None
 
 

@@ -1,12 +1,13 @@
-"""Build a branch: place its expressions, join its items, and add the edges along which demand travels.
+"""Build a branch: place its expressions, join its items, and add the edges along which demand
+travels.
 
     condition over one table           a filter of that table's reads, unless an outer join above may null-extend it
     over one table and single rows     a temporal filter of its reads (`push_filters.py`)
     equality of two tables' columns    a join, and an edge for demand
     any other                          a filter of the body
 
-Items are joined in the order in which equalities lead from one to the next. Items without an equality are joined last,
-by an edge without keys, over which demand reads everything.
+Items are joined in the order in which equalities lead from one to the next. Items without an
+equality are joined last, by an edge without keys, over which demand reads everything.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from millstream.algebra.block import Branch, Edge, Input, Match, Pair, Read
-from millstream.algebra.expr import Expr, Ref, all_of, alternatives, any_of, conjuncts, equated, unwrapped
+from millstream.algebra.expr import (
+    Expr,
+    Ref,
+    all_of,
+    alternatives,
+    any_of,
+    conjuncts,
+    equated,
+    unwrapped,
+)
 from millstream.algebra.relation import Filter, JoinKind, Named, Project, Relation, Scan
 from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.push_filters import all_conditions, joinable, push_temporal_filters
@@ -31,7 +41,9 @@ from millstream.errors import Unsupported
 
 @dataclass
 class _Sorted:
-    """The conditions of a region that are not filters of one table's reads: equalities, and the residual."""
+    """The conditions of a region that are not filters of one table's reads: equalities, and the
+    residual.
+    """
 
     pairs: list[Pair] = field(default_factory=list)
     rest: list[Expr] = field(default_factory=list)
@@ -41,7 +53,13 @@ class BranchPlan:
     """One branch under construction."""
 
     def __init__(
-        self, flat: FlatBranch, first: int, wanted: Sequence[Expr], server: PlanningServer, *, alone: bool = True
+        self,
+        flat: FlatBranch,
+        first: int,
+        wanted: Sequence[Expr],
+        server: PlanningServer,
+        *,
+        alone: bool = True,
     ) -> None:
         flat, self._moving = push_temporal_filters(flat, wanted, server)
         self.branch_names = BranchNames(flat.region)
@@ -54,7 +72,9 @@ class BranchPlan:
         self._edges: list[Edge] = []
 
     def placeable(self, condition: Expr) -> bool:
-        """True if PostgreSQL can evaluate a condition while reading one table, or Spark after the join."""
+        """True if PostgreSQL can evaluate a condition while reading one table, or Spark after the
+        join.
+        """
         if self._is_filter(condition):
             return True
         return self.is_computable(condition) or self._pair(condition) is not None
@@ -72,9 +92,15 @@ class BranchPlan:
         relation = joined.built({one.name: Read(one) for one in inputs})
         named = tuple(Named(name, placed.expr) for name, placed in outputs)
         sources = tuple((name, _leaf_of(inputs, placed)) for name, placed in outputs)
-        optional = [alias for alias in self.branch_names.scans if self.branch_names.null_extending_joins(alias)]
+        optional = [
+            alias
+            for alias in self.branch_names.scans
+            if self.branch_names.null_extending_joins(alias)
+        ]
         null_extended = frozenset(self.placer.names[alias] for alias in optional)
-        return Branch(inputs, tuple(self._edges), Project(relation, named, "b"), sources, null_extended)
+        return Branch(
+            inputs, tuple(self._edges), Project(relation, named, "b"), sources, null_extended
+        )
 
     def equalities(self) -> list[tuple[Ref, Ref]]:
         """Return the columns of tables that are equal in every row of the branch."""
@@ -88,7 +114,8 @@ class BranchPlan:
     # -- conditions ------------------------------------------------------------------------
 
     def sort(self, conditions: Iterable[Expr], pushable: Iterable[Scan]) -> _Sorted | Unsupported:
-        """Sort conditions into filters, equalities and the residual; reads of `pushable` tables may be filtered.
+        """Sort conditions into filters, equalities and the residual; reads of `pushable` tables may
+        be filtered.
 
         Return the refusal of a condition that is none of these.
         """
@@ -105,22 +132,36 @@ class BranchPlan:
                 if isinstance(placed, Unsupported):
                     return placed
                 found.rest.append(placed.expr)
-                self._filters += [(alias, one) for alias in open_to if (one := self._implied(condition, alias))]
+                self._filters += [
+                    (alias, one) for alias in open_to if (one := self._implied(condition, alias))
+                ]
         return found
 
     def _is_filter(self, condition: Expr) -> bool:
-        """True if a condition is over one table and may be evaluated for rows that the join discards."""
+        """True if a condition is over one table and may be evaluated for rows that the join
+        discards.
+        """
         return self.placer.is_over_one_table(condition) and not (
             condition.has_subquery and len(self.branch_names.scans) > 1
         )
 
     def _implied(self, condition: Expr, alias: str) -> Expr | None:
-        """Return the filter of one table that an OR implies; None if some alternative has no condition on the table."""
+        """Return the filter of one table that an OR implies; None if some alternative has no
+        condition on the table.
+        """
         own = [
-            [part for part in conjuncts(one) if self._is_filter(part) and self.branch_names.homes(part) == {alias}]
+            [
+                part
+                for part in conjuncts(one)
+                if self._is_filter(part) and self.branch_names.homes(part) == {alias}
+            ]
             for one in alternatives(condition)
         ]
-        return self.branch_names.expanded(any_of(all_of(parts) for parts in own)) if len(own) > 1 and all(own) else None
+        return (
+            self.branch_names.expanded(any_of(all_of(parts) for parts in own))
+            if len(own) > 1 and all(own)
+            else None
+        )
 
     def _sides(self, condition: Expr) -> tuple[Expr, Expr] | None:
         """Return both sides of an equality of two tables; None for any other condition."""
@@ -130,7 +171,8 @@ class BranchPlan:
         one, other = sides
         homes = [self.branch_names.homes(side) for side in (one, other)]
         correlated = (
-            all(len(home) == 1 and home <= self.branch_names.scans.keys() for home in homes) and homes[0] != homes[1]
+            all(len(home) == 1 and home <= self.branch_names.scans.keys() for home in homes)
+            and homes[0] != homes[1]
         )
         return (one, other) if correlated else None
 
@@ -143,7 +185,8 @@ class BranchPlan:
         if not joinable(left, right):
             return None
         nulls = not isinstance(unwrapped(condition.tree), exp.EQ)
-        # A null-extended row has no key to look up: with IS NOT DISTINCT FROM its NULL would match other NULLs.
+        # A null-extended row has no key to look up: with IS NOT DISTINCT FROM its NULL would match
+        # other NULLs.
         fits = self.placer.never_null_extended if nulls else self.placer.null_if_extended
         if not all(fits(side) for side in sides):
             return None
@@ -156,24 +199,38 @@ class BranchPlan:
         return Pair(one, other, nulls)
 
     def edge(
-        self, left: _Joined, right: _Joined, pairs: Sequence[Pair], kind: JoinKind, *, needed: bool = False
+        self,
+        left: _Joined,
+        right: _Joined,
+        pairs: Sequence[Pair],
+        kind: JoinKind,
+        *,
+        needed: bool = False,
     ) -> None:
         """Add an edge between two sets of inputs: the two inputs that share most equalities.
 
-        Without an equality, take two that have a row in each row of their side: reading them in full reaches all rows.
+        Without an equality, take two that have a row in each row of their side: reading them in
+        full reaches all rows.
         """
         lefts, rights = list(left.names), list(right.names)
         oriented = [pair if pair.one.alias in lefts else pair.swap() for pair in pairs]
         groups = dict[tuple[int, int], list[Pair]]()
         for pair in oriented:
-            groups.setdefault((lefts.index(pair.one.alias), rights.index(pair.other.alias)), []).append(pair)
+            groups.setdefault(
+                (lefts.index(pair.one.alias), rights.index(pair.other.alias)), []
+            ).append(pair)
         if not groups:
             self._edges.append(Edge(left.cover[-1], right.cover[0], (), kind))
             return
-        best = max((groups[ends] for ends in sorted(groups)), key=lambda group: (self.selective(group), len(group)))
+        best = max(
+            (groups[ends] for ends in sorted(groups)),
+            key=lambda group: (self.selective(group), len(group)),
+        )
         columns = tuple((pair.one.column, pair.other.column) for pair in best)
         nulls = tuple(place for place, pair in enumerate(best) if pair.nulls)
-        self._edges.append(Edge(best[0].one.alias, best[0].other.alias, columns, kind, nulls, needed))
+        self._edges.append(
+            Edge(best[0].one.alias, best[0].other.alias, columns, kind, nulls, needed)
+        )
 
     def selective(self, pairs: Sequence[Pair]) -> bool:
         """True if equalities cover a unique key of one of their tables: a row then has few matches."""
@@ -181,8 +238,15 @@ class BranchPlan:
         for end in (end for pair in pairs for end in (pair.one, pair.other)):
             if (ref := self._column(end)) is not None:
                 named.setdefault(ref.alias, set()).add(ref.column)
-        scans = {alias: self.branch_names.scans[alias] for alias in named if alias in self.branch_names.scans}
-        keys = ((scan.table.key if not scan.expansions else (), named[alias]) for alias, scan in scans.items())
+        scans = {
+            alias: self.branch_names.scans[alias]
+            for alias in named
+            if alias in self.branch_names.scans
+        }
+        keys = (
+            (scan.table.key if not scan.expansions else (), named[alias])
+            for alias, scan in scans.items()
+        )
         return any(key and set(key) <= columns for key, columns in keys)
 
     def _column(self, end: Ref) -> Ref | None:
@@ -193,7 +257,9 @@ class BranchPlan:
 
 
 def _leaf_of(inputs: Sequence[Input], placed: Placement) -> Ref | None:
-    """Return the leaf that a placement is; None if Spark computes it, as it does the mark of an EXISTS."""
+    """Return the leaf that a placement is; None if Spark computes it, as it does the mark of an
+    EXISTS.
+    """
     ref = leaf_ref(placed)
     return ref if ref is not None and any(one.name == ref.alias for one in inputs) else None
 
@@ -204,7 +270,9 @@ class _Joined:
 
     names: tuple[str, ...]
     cover: tuple[str, ...]
-    """The inputs that have a row in each row of this part; for a full join, in each row of their own side."""
+    """The inputs that have a row in each row of this part; for a full join, in each row of their
+    own side.
+    """
     parts: tuple[_Joined, ...] = ()
     kind: JoinKind = "inner"
     pairs: tuple[Pair, ...] = ()
@@ -249,7 +317,9 @@ class _Deferred:
 
     def _with_next(self, joined: _Joined, waiting: list[_Joined], pairs: list[Pair]) -> _Joined:
         """Join the next item that an equality leads to; without an equality, the next one."""
-        correlated = {part: [pair for pair in pairs if _connects(pair, joined, part)] for part in waiting}
+        correlated = {
+            part: [pair for pair in pairs if _connects(pair, joined, part)] for part in waiting
+        }
         reached = [part for part in waiting if correlated[part]]
         # Joins by a unique key first: they lead to few rows.
         reached.sort(key=lambda part: not self.plan.selective(correlated[part]))
@@ -280,7 +350,10 @@ class _Deferred:
         asked = {Expr.of(unwrapped(one.tree)).as_ref for one in region.conditions}
         needed = item.mark is not None and item.mark in asked
         self.plan.edge(left, right, across, item.kind, needed=needed)
-        names, cover = left.names + right.names, left.cover + (right.cover if item.kind == "full" else ())
+        names, cover = (
+            left.names + right.names,
+            left.cover + (right.cover if item.kind == "full" else ()),
+        )
         rest = (*within, *found.rest)
         return _Joined(names, cover, (left, right), item.kind, tuple(across), rest, item.mark)
 

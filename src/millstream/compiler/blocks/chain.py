@@ -5,8 +5,8 @@
     block 0    Aggregate by region over orders; its rows are stored
     result     Aggregate of everything over block 0, which is read like a table
 
-Some rows of a join are materialized too, as a block of kind "bag": where PostgreSQL must evaluate over joined rows what
-Spark cannot. Two operators with the same meaning share one block.
+Some rows of a join are materialized too, as a block of kind "bag": where PostgreSQL must evaluate
+over joined rows what Spark cannot. Two operators with the same meaning share one block.
 """
 
 from __future__ import annotations
@@ -63,7 +63,11 @@ from millstream.compiler.blocks.recursion_block import (
     without_level,
 )
 from millstream.compiler.blocks.region import BranchNames, Region
-from millstream.compiler.blocks.stateless_block import UNKNOWN_TYPE, build_stateless_block, one_branch
+from millstream.compiler.blocks.stateless_block import (
+    UNKNOWN_TYPE,
+    build_stateless_block,
+    one_branch,
+)
 from millstream.compiler.blocks.window_and_limit import limit_block, window_block
 from millstream.compiler.placement.decimals.unbounded import (
     is_unbounded_column,
@@ -104,7 +108,9 @@ class Chain:
             case Limit():
                 return self._scan(self._over_one_table(relation))
             case Recursion():
-                terms = replace(relation, base=self.cleared(relation.base), step=self.cleared(relation.step))
+                terms = replace(
+                    relation, base=self.cleared(relation.base), step=self.cleared(relation.step)
+                )
                 return self._scan(terms)
             case Expand():
                 return self._expand(replace(relation, input=self.cleared(relation.input)))
@@ -150,8 +156,12 @@ class Chain:
         order = tuple(Order(one.expr.substitute(over), one.how) for one in limit.order)
         return replace(limit, input=rows, order=order)
 
-    def _rows(self, relation: Relation, wanted: Sequence[Ref], choice: Choice) -> Rows | Unsupported:
-        """Materialize these columns of a join; return a scan of its rows, and what each column is there."""
+    def _rows(
+        self, relation: Relation, wanted: Sequence[Ref], choice: Choice
+    ) -> Rows | Unsupported:
+        """Materialize these columns of a join; return a scan of its rows, and what each column is
+        there.
+        """
         if refusal := open_recursion(relation):
             return refusal
         columns = _numbered_columns(len(wanted))
@@ -163,7 +173,9 @@ class Chain:
         if isinstance(block, Unsupported):
             return block
         unbounded = unbounded_columns(flatten(relation), wanted)
-        names = (column.name for column, ref in zip(columns, wanted, strict=True) if ref in unbounded)
+        names = (
+            column.name for column, ref in zip(columns, wanted, strict=True) if ref in unbounded
+        )
         rows = self._add_bag(block.with_choices([choice]), frozenset(names))
         return rows, dict(zip(wanted, _exprs(rows), strict=True))
 
@@ -176,7 +188,9 @@ class Chain:
         return replace(expand, input=rows, expansion=expand.expansion.substitute(over))
 
     def _without_optional_unions(self, join: Join) -> Join:
-        """Materialize a union on the optional side of a join: whether a row has a match is asked of all its parts."""
+        """Materialize a union on the optional side of a join: whether a row has a match is asked of
+        all its parts.
+        """
         right = self._one_branch(join.right) if join.kind != "inner" else join.right
         left = self._one_branch(join.left) if join.kind == "full" else join.left
         return replace(join, left=left, right=right)
@@ -187,10 +201,15 @@ class Chain:
         if len(flatten(relation)) == 1 or len(aliases) > 1:
             return relation
         rows, over = accepted(self._rows(relation, relation.columns, OPTIONAL_UNION))
-        return Project(rows, tuple(Named(ref.column, expr) for ref, expr in over.items()), aliases.pop())
+        return Project(
+            rows, tuple(Named(ref.column, expr) for ref, expr in over.items()), aliases.pop()
+        )
 
-    def build_block(self, relation: Relation, wanted: Iterable[Ref], make: Make[Built]) -> Built | Unsupported:
-        """Build a block over the branches of a relation; `wanted` are the columns of it that the block uses.
+    def build_block(
+        self, relation: Relation, wanted: Iterable[Ref], make: Make[Built]
+    ) -> Built | Unsupported:
+        """Build a block over the branches of a relation; `wanted` are the columns of it that the
+        block uses.
 
         The first of these that Spark can compute exactly:
 
@@ -210,40 +229,61 @@ class Chain:
             self._adopt(draft)
             return over_rows
         lenient = make([replace(flat, lenient=True) for flat in flats])
-        return lenient if isinstance(lenient, Unsupported) else lenient.with_choices([lenient_arithmetic(as_they_are)])
+        return (
+            lenient
+            if isinstance(lenient, Unsupported)
+            else lenient.with_choices([lenient_arithmetic(as_they_are)])
+        )
 
-    def _over_materialized_joins(self, flats: Sequence[FlatBranch], used: set[Ref], make: Make[Built]) -> Built | None:
-        """Build a block over the materialized joins of its branches; None if it is refused, or no other."""
-        over_rows = collect(self._materialize_join(flat, used, united=len(flats) > 1) for flat in flats)
+    def _over_materialized_joins(
+        self, flats: Sequence[FlatBranch], used: set[Ref], make: Make[Built]
+    ) -> Built | None:
+        """Build a block over the materialized joins of its branches; None if it is refused, or no
+        other.
+        """
+        over_rows = collect(
+            self._materialize_join(flat, used, united=len(flats) > 1) for flat in flats
+        )
         if isinstance(over_rows, Unsupported) or over_rows == flats:
             return None
         block = make(over_rows)
         return None if isinstance(block, Unsupported) else block
 
     def _draft(self) -> Chain:
-        """Return a copy of the chain: blocks that are added to it are in the chain only if it is adopted."""
+        """Return a copy of the chain: blocks that are added to it are in the chain only if it is
+        adopted.
+        """
         draft = Chain(self.server)
-        draft.blocks, draft._tables, draft._not_split = [*self.blocks], {**self._tables}, {**self._not_split}
+        draft.blocks, draft._tables, draft._not_split = (
+            [*self.blocks],
+            {**self._tables},
+            {**self._not_split},
+        )
         return draft
 
     def _adopt(self, draft: Chain) -> None:
         """Take over the blocks of a draft."""
         self.blocks, self._tables, self._not_split = draft.blocks, draft._tables, draft._not_split
 
-    def _materialize_join(self, flat: FlatBranch, used: set[Ref], *, united: bool) -> FlatBranch | Unsupported:
-        """Materialize the join of a branch, so that PostgreSQL evaluates over its rows what Spark cannot.
+    def _materialize_join(
+        self, flat: FlatBranch, used: set[Ref], *, united: bool
+    ) -> FlatBranch | Unsupported:
+        """Materialize the join of a branch, so that PostgreSQL evaluates over its rows what Spark
+        cannot.
 
             Region  a, b                              Region  rows_1
               a.id = b.a                        ->      similarity(rows_1.c0, rows_1.c1) > 0.5
               similarity(a.x, b.y) > 0.5              block 0  a, b:  a.id = b.a
 
-        Return the branch unchanged if Spark can evaluate all its conditions, and all columns of a union, or if the join
-        without those it cannot would be a cross product.
+        Return the branch unchanged if Spark can evaluate all its conditions, and all columns of a
+        union, or if the join without those it cannot would be a cross product.
         """
         outputs = {ref: expr for ref, expr in flat.outputs.items() if ref in used}
         columns_of_union = list(outputs.values()) if united else []
         plan = BranchPlan(flat, 0, columns_of_union, self.server)
-        unplaceable = tuple(condition for condition in plan.flat.region.conditions if not plan.placeable(condition))
+        unplaceable = tuple(
+            condition for condition in plan.flat.region.conditions if not plan.placeable(condition)
+        )
         not_computable = [expr for expr in columns_of_union if not plan.is_computable(expr)]
         if not unplaceable and not not_computable:
             return flat
@@ -252,7 +292,12 @@ class Chain:
         stored = [ref for ref in refs if ref.alias not in beside]
         columns = _numbered_columns(len(stored))
         joined = _without_conditions(flat.region, unplaceable, beside, plan.branch_names)
-        block = one_branch(FlatBranch(joined, flat.outputs), [Expr(ref.sql) for ref in stored], columns, self.server)
+        block = one_branch(
+            FlatBranch(joined, flat.outputs),
+            [Expr(ref.sql) for ref in stored],
+            columns,
+            self.server,
+        )
         if isinstance(block, Unsupported):
             return block
         if _is_cross_product(block) and not _only_single_rows(flat.region):
@@ -265,9 +310,15 @@ class Chain:
         choice = evaluated_by_postgresql([*unplaceable, *not_computable])
         rows = self._add_bag(block.with_choices([choice]), frozenset(unbounded))
         over_rows = dict(zip(stored, _exprs(rows), strict=True))
-        rejoined = tuple(scan for alias, scan in beside.items() if any(ref.alias == alias for ref in refs))
-        region = Region((rows, *rejoined), tuple(condition.substitute(over_rows) for condition in unplaceable))
-        return FlatBranch(region, {ref: expr.substitute(over_rows) for ref, expr in outputs.items()})
+        rejoined = tuple(
+            scan for alias, scan in beside.items() if any(ref.alias == alias for ref in refs)
+        )
+        region = Region(
+            (rows, *rejoined), tuple(condition.substitute(over_rows) for condition in unplaceable)
+        )
+        return FlatBranch(
+            region, {ref: expr.substitute(over_rows) for ref, expr in outputs.items()}
+        )
 
     def _add_bag(self, block: StatelessBlock, unbounded: frozenset[str]) -> Scan:
         """Add a block whose rows are materialized as they are, and return a scan of them."""
@@ -277,7 +328,9 @@ class Chain:
     def build_group_block(
         self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]
     ) -> AggregateBlock | Unsupported:
-        """Build the block of an aggregate; over the materialized rows of its input if Spark cannot compute its keys."""
+        """Build the block of an aggregate; over the materialized rows of its input if Spark cannot
+        compute its keys.
+        """
         block = self._group_block(peeled, aggregate, columns)
         if isinstance(block, Block) or is_one_table(aggregate.input):
             return block if isinstance(block, Unsupported) else self._with_reason(aggregate, block)
@@ -305,7 +358,9 @@ class Chain:
         return self.build_block(aggregate.input, aggregate.refs(), make)
 
     def _build_window_block(self, window: Window) -> WindowBlock | Unsupported:
-        """Build the block of a window; over the materialized rows of its input if Spark cannot compute its keys."""
+        """Build the block of a window; over the materialized rows of its input if Spark cannot
+        compute its keys.
+        """
         block = self._window_block(window)
         if isinstance(block, Block) or is_one_table(window.input):
             return block
@@ -325,7 +380,8 @@ class Chain:
         return self.build_block(window.input, window.input.columns, make)
 
     def table(self, stateful: Stateful, choice: Choice = GROUPS) -> BlockRows | Unsupported:
-        """Return the rows of a stateful operator as a table; equal operators share the block that stores them.
+        """Return the rows of a stateful operator as a table; equal operators share the block that
+        stores them.
 
         `choice` tells why an aggregate has a block of its own.
         """
@@ -349,7 +405,11 @@ class Chain:
                 return self._add_window(stateful)
             case Limit():
                 block = limit_block(stateful, self.server)
-                return block if isinstance(block, Unsupported) else self._declared(block.with_choices([FIRST_ROWS]))
+                return (
+                    block
+                    if isinstance(block, Unsupported)
+                    else self._declared(block.with_choices([FIRST_ROWS]))
+                )
             case Aggregate():
                 return self._add_groups(stateful, choice)
 
@@ -373,7 +433,10 @@ class Chain:
         )
 
     def _add_recursion(self, recursion: Recursion) -> BlockRows:
-        """Add the block of a recursion. Its terms read its columns, so the server describes these first."""
+        """Add the block of a recursion.
+
+        Its terms read its columns, so the server describes these first.
+        """
         shape = replace(recursion_shape(recursion), position=len(self.blocks))
         block = build_recursion_block(recursion, shape, self.server.declare(shape), self.server)
         return without_level(self._declared(block.with_choices([RECURSION])))
@@ -392,7 +455,11 @@ class Chain:
 def is_one_table(relation: Relation) -> bool:
     """True if a relation has the rows of one table or block, without a join."""
     flats = flatten(relation)
-    return len(flats) == 1 and len(flats[0].region.items) == 1 and isinstance(flats[0].region.items[0], Scan)
+    return (
+        len(flats) == 1
+        and len(flats[0].region.items) == 1
+        and isinstance(flats[0].region.items[0], Scan)
+    )
 
 
 def _numbered_columns(number: int) -> list[Column]:
@@ -411,19 +478,27 @@ def _only_single_rows(region: Region) -> bool:
 
 
 def _single_row_scans(region: Region) -> dict[str, Scan]:
-    """Return the tables of one row, by alias: they need not be stored with each row of a materialized join.
+    """Return the tables of one row, by alias: they need not be stored with each row of a
+    materialized join.
 
     Where there is nothing else to join, their one row is what is materialized.
     """
     if _only_single_rows(region):
         return {}
-    return {item.alias: item for item in region.items if isinstance(item, Scan) and item.table.single}
+    return {
+        item.alias: item for item in region.items if isinstance(item, Scan) and item.table.single
+    }
 
 
 def _without_conditions(
-    region: Region, unplaceable: Sequence[Expr], beside: Mapping[str, Scan], branch_names: BranchNames
+    region: Region,
+    unplaceable: Sequence[Expr],
+    beside: Mapping[str, Scan],
+    branch_names: BranchNames,
 ) -> Region:
-    """Return a region without some conditions, and without single rows that no other condition looks at."""
+    """Return a region without some conditions, and without single rows that no other condition
+    looks at.
+    """
     conditions = tuple(condition for condition in region.conditions if condition not in unplaceable)
     joined = {alias for condition in conditions for alias in branch_names.homes(condition)}
     left_out = [scan for alias, scan in beside.items() if alias not in joined]

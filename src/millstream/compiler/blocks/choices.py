@@ -1,6 +1,7 @@
 """The choices of the chain, in words: why a block is there. `explain` prints them.
 
-A choice that follows from a refusal quotes it: the reason is that of the first strategy, which was not possible.
+A choice that follows from a refusal quotes it: the reason is that of the first strategy, which was
+not possible.
 """
 
 from __future__ import annotations
@@ -14,21 +15,32 @@ from millstream.algebra.relation import Measure
 from millstream.errors import Unsupported
 
 GROUPS = Choice(
-    "stores a row for each group", "a later block reads the result of this GROUP BY or DISTINCT like a table"
+    "stores a row for each group",
+    "a later block reads the result of this GROUP BY or DISTINCT like a table",
 )
-DISTINCT_VALUES = Choice("stores each value once for each group", "count, sum or avg of DISTINCT values reads these")
+DISTINCT_VALUES = Choice(
+    "stores each value once for each group", "count, sum or avg of DISTINCT values reads these"
+)
 WINDOW = Choice(
     "stores the rows of each partition and recomputes each touched one",
     "PostgreSQL computes window functions, over all rows of a partition",
 )
-FIRST_ROWS = Choice("stores the first rows", "PostgreSQL selects them anew, from its one table in order")
-RECURSION = Choice("stores the rows of the recursion", "each step derives rows from those that it has already")
-LIMIT_OF_A_JOIN = Choice("stores the rows of a join or union", "LIMIT reads its first rows from one table, in order")
+FIRST_ROWS = Choice(
+    "stores the first rows", "PostgreSQL selects them anew, from its one table in order"
+)
+RECURSION = Choice(
+    "stores the rows of the recursion", "each step derives rows from those that it has already"
+)
+LIMIT_OF_A_JOIN = Choice(
+    "stores the rows of a join or union", "LIMIT reads its first rows from one table, in order"
+)
 FUNCTION_OF_A_JOIN = Choice(
-    "stores the rows of a join or union", "a set-returning function is called with columns of more than one table"
+    "stores the rows of a join or union",
+    "a set-returning function is called with columns of more than one table",
 )
 OPTIONAL_UNION = Choice(
-    "stores the rows of a UNION ALL", "whether a row of the other side has a match depends on all its parts"
+    "stores the rows of a UNION ALL",
+    "whether a row of the other side has a match depends on all its parts",
 )
 
 
@@ -41,7 +53,9 @@ def printed_choices(blocks: Sequence[Block]) -> str:
 def evaluated_by_postgresql(expressions: Sequence[Expr]) -> Choice:
     """Return why the join below some expressions is materialized."""
     listed = ", ".join(expr.sql for expr in expressions)
-    return Choice("stores the rows of a join", f"PostgreSQL evaluates over them what Spark cannot: {listed}")
+    return Choice(
+        "stores the rows of a join", f"PostgreSQL evaluates over them what Spark cannot: {listed}"
+    )
 
 
 def keys_by_postgresql(refusal: Unsupported) -> Choice:
@@ -52,17 +66,24 @@ def keys_by_postgresql(refusal: Unsupported) -> Choice:
 
 def lenient_arithmetic(refusal: Unsupported) -> Choice:
     """Return why a value of too many digits, or an expression that raises, may fail a refresh."""
-    return Choice("evaluates in Spark what may fail a refresh", f"there is no stricter way: {_quoted(refusal)}")
+    return Choice(
+        "evaluates in Spark what may fail a refresh",
+        f"there is no stricter way: {_quoted(refusal)}",
+    )
 
 
 def distinct_values_recomputed(refusal: Unsupported) -> Choice:
     """Return why distinct values have no block of their own."""
     why = f"no block can store each value once: {_quoted(refusal)}"
-    return Choice("recomputes aggregates of DISTINCT values over all rows of each touched group", why)
+    return Choice(
+        "recomputes aggregates of DISTINCT values over all rows of each touched group", why
+    )
 
 
 def holistic(measure: Measure, refusal: Unsupported | None) -> Choice:
-    """Return why a measure is holistic: it is refused, or not of a form that changes alone can update."""
+    """Return why a measure is holistic: it is refused, or not of a form that changes alone can
+    update.
+    """
     why = "changes alone update only count, sum, avg, min and max of plain values"
     if refusal is not None:
         why = f"Spark cannot update it from changes alone: {_quoted(refusal)}"

@@ -1,7 +1,7 @@
 """Flatten nested selects into branches: regions of joined tables, and outputs over them.
 
-A filter or projection over a subquery is substituted into it; a join over UNION ALL is distributed over its parts. Any
-query without a stateful operator becomes a list of branches,
+A filter or projection over a subquery is substituted into it; a join over UNION ALL is distributed
+over its parts. Any query without a stateful operator becomes a list of branches,
 
     Branch:  FROM region  SELECT o1, o2, ...
 
@@ -16,7 +16,16 @@ from itertools import product
 from typing import Literal
 
 from millstream.algebra.expr import Expr, Ref, conjuncts
-from millstream.algebra.relation import Expand, Expansion, Filter, Join, Project, Relation, Scan, UnionAll
+from millstream.algebra.relation import (
+    Expand,
+    Expansion,
+    Filter,
+    Join,
+    Project,
+    Relation,
+    Scan,
+    UnionAll,
+)
 from millstream.algebra.types import PgType
 from millstream.compiler.blocks.region import NullExtendedColumn, OuterJoin, OuterKind, Region
 from millstream.errors import Unsupported
@@ -52,7 +61,9 @@ def _scan(node: Relation) -> list[FlatBranch]:
 def _filter(node: Relation) -> list[FlatBranch]:
     assert isinstance(node, Filter)
     return [
-        FlatBranch(_filtered(flat.region, tuple(conjuncts(flat.over(node.predicate)))), flat.outputs)
+        FlatBranch(
+            _filtered(flat.region, tuple(conjuncts(flat.over(node.predicate)))), flat.outputs
+        )
         for flat in flatten(node.input)
     ]
 
@@ -62,7 +73,9 @@ def _filtered(region: Region, conditions: tuple[Expr, ...]) -> Region:
 
 
 def _expand(node: Relation) -> list[FlatBranch]:
-    """Add a function to the scan of the table it is over; if its arguments are constants, to the first scan."""
+    """Add a function to the scan of the table it is over; if its arguments are constants, to the
+    first scan.
+    """
     assert isinstance(node, Expand)
     return [_expanded(node, flat) for flat in flatten(node.input)]
 
@@ -113,7 +126,9 @@ def _pair(node: Join, left: FlatBranch, right: FlatBranch) -> FlatBranch:
     outputs = {**left.outputs, **right.outputs}
     own = tuple(conjuncts(node.condition.substitute(outputs))) if node.condition else ()
     one, other = left.region, right.region
-    return FlatBranch(Region(one.items + other.items, one.conditions + other.conditions + own), outputs)
+    return FlatBranch(
+        Region(one.items + other.items, one.conditions + other.conditions + own), outputs
+    )
 
 
 def _outer(node: Join, kind: OuterKind, left: FlatBranch, right: FlatBranch) -> FlatBranch:
@@ -127,16 +142,24 @@ def _outer(node: Join, kind: OuterKind, left: FlatBranch, right: FlatBranch) -> 
     if kind == "full":
         computed += _computed_columns(left, "left")
     outer = OuterJoin(kind, left.region, right.region, on, tuple(computed))
-    return FlatBranch(Region((outer,)), {**inside, **{column.ref: Expr(column.ref.sql) for column in computed}})
+    return FlatBranch(
+        Region((outer,)), {**inside, **{column.ref: Expr(column.ref.sql) for column in computed}}
+    )
 
 
 def _computed_columns(flat: FlatBranch, side: Literal["left", "right"]) -> list[NullExtendedColumn]:
     """Return the outputs of one side that are more than a column of a table."""
-    return [NullExtendedColumn(ref, expr, side) for ref, expr in flat.outputs.items() if expr.as_ref is None]
+    return [
+        NullExtendedColumn(ref, expr, side)
+        for ref, expr in flat.outputs.items()
+        if expr.as_ref is None
+    ]
 
 
 def _check_parts(node: Join, lefts: list[FlatBranch], rights: list[FlatBranch]) -> None:
-    """Raise Unsupported if an optional side is a union: whether a row has a match depends on all its parts."""
+    """Raise Unsupported if an optional side is a union: whether a row has a match depends on all
+    its parts.
+    """
     if len(rights) > 1 or (node.kind == "full" and len(lefts) > 1):
         raise Unsupported.construct(
             "a UNION ALL on the optional side of a join, or in EXISTS or IN",
@@ -154,9 +177,14 @@ def _union(node: Relation) -> list[FlatBranch]:
     ]
 
 
-def _union_outputs(node: UnionAll, columns: tuple[Ref, ...], outputs: Mapping[Ref, Expr]) -> dict[Ref, Expr]:
+def _union_outputs(
+    node: UnionAll, columns: tuple[Ref, ...], outputs: Mapping[Ref, Expr]
+) -> dict[Ref, Expr]:
     """Return the columns of a part under the union's names, cast to the union's types."""
-    return {new: _cast(outputs[old], type_) for new, old, type_ in zip(node.columns, columns, node.types, strict=True)}
+    return {
+        new: _cast(outputs[old], type_)
+        for new, old, type_ in zip(node.columns, columns, node.types, strict=True)
+    }
 
 
 def _cast(expression: Expr, type_: PgType) -> Expr:

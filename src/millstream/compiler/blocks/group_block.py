@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from millstream.algebra.block import AggregateBlock, AggregateHead, BlockColumn, Branch, Key, Output, Use
+from millstream.algebra.block import (
+    AggregateBlock,
+    AggregateHead,
+    BlockColumn,
+    Branch,
+    Key,
+    Output,
+    Use,
+)
 from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
 from millstream.algebra.relation import Aggregate, Filter, Measure, Named, Project, Relation
@@ -29,7 +37,9 @@ from millstream.errors import Unsupported
 
 @dataclass(frozen=True)
 class Peeled:
-    """The topmost aggregate, and the outputs and conditions above it as expressions over its columns."""
+    """The topmost aggregate, and the outputs and conditions above it as expressions over its
+    columns.
+    """
 
     aggregate: Aggregate | None
     outputs: tuple[Named, ...] = ()
@@ -45,7 +55,10 @@ def peel(relation: Relation) -> Peeled:
         below = peel(relation.input)
         if below.aggregate is None:
             return below
-        final = {ref: named.expr for ref, named in zip(relation.input.columns, below.outputs, strict=True)}
+        final = {
+            ref: named.expr
+            for ref, named in zip(relation.input.columns, below.outputs, strict=True)
+        }
         if isinstance(relation, Filter):
             own = tuple(conjuncts(relation.predicate.substitute(final)))
             return Peeled(below.aggregate, below.outputs, below.conditions + own)
@@ -55,31 +68,47 @@ def peel(relation: Relation) -> Peeled:
 
 
 def build_group_block(
-    peeled: Peeled, aggregate: Aggregate, flats: Sequence[FlatBranch], columns: Sequence[Column], server: PlanningServer
+    peeled: Peeled,
+    aggregate: Aggregate,
+    flats: Sequence[FlatBranch],
+    columns: Sequence[Column],
+    server: PlanningServer,
 ) -> AggregateBlock | Unsupported:
     """Build the block of an aggregate, or return its refusal.
 
-    A measure that is refused becomes holistic: PostgreSQL recomputes it over all rows of a touched group.
+    A measure that is refused becomes holistic: PostgreSQL recomputes it over all rows of a touched
+    group.
     """
-    made = [choices.holistic(measure, None) for measure in aggregate.measures if _is_holistic(measure)]
+    made = [
+        choices.holistic(measure, None) for measure in aggregate.measures if _is_holistic(measure)
+    ]
     while True:
         grouped = place_groups(aggregate, flats, server)
         if isinstance(grouped, Unsupported):
             return grouped
         if not grouped.refused:
             return _block(grouped, peeled, columns, made)
-        made += [choices.holistic(aggregate.measures[number], why) for number, why in grouped.refused.items()]
+        made += [
+            choices.holistic(aggregate.measures[number], why)
+            for number, why in grouped.refused.items()
+        ]
         aggregate = _with_holistic(aggregate, grouped.refused)
 
 
 def _is_holistic(measure: Measure) -> bool:
-    """True if a measure has a form that changes alone cannot update; the chain explains those of DISTINCT values."""
+    """True if a measure has a form that changes alone cannot update; the chain explains those of
+    DISTINCT values.
+    """
     return measure.call.text is not None and not is_over_distinct_values(measure.call)
 
 
 def _drifting(aggregate: Aggregate, head: AggregateHead) -> list[Choice]:
     """Return a choice for each sum that is recomputed rather than added to."""
-    columns = {accumulator.column for accumulator in head.accumulators if accumulator.strategy == "recompute"}
+    columns = {
+        accumulator.column
+        for accumulator in head.accumulators
+        if accumulator.strategy == "recompute"
+    }
     names = aggregate_state.argument_columns(aggregate.measures)
     measures = [aggregate.measures[number] for number, name in names.items() if name in columns]
     return [choices.drifting(measure) for measure in measures]
@@ -88,7 +117,9 @@ def _drifting(aggregate: Aggregate, head: AggregateHead) -> list[Choice]:
 def _with_holistic(aggregate: Aggregate, numbers: Container[int]) -> Aggregate:
     """Return an aggregate of which these measures are holistic."""
     measures = (
-        replace(measure, call=aggregate_state.recomputed_call(measure.call)) if number in numbers else measure
+        replace(measure, call=aggregate_state.recomputed_call(measure.call))
+        if number in numbers
+        else measure
         for number, measure in enumerate(aggregate.measures)
     )
     return replace(aggregate, measures=tuple(measures))
@@ -96,7 +127,9 @@ def _with_holistic(aggregate: Aggregate, numbers: Container[int]) -> Aggregate:
 
 @dataclass(frozen=True)
 class PlacedGroups:
-    """The branches below an aggregate with their expressions placed, and the measures that no sum maintains."""
+    """The branches below an aggregate with their expressions placed, and the measures that no sum
+    maintains.
+    """
 
     aggregate: Aggregate
     branches: tuple[GroupedBranch, ...]
@@ -115,14 +148,18 @@ def place_groups(
     refused = {number: why for branch in branches for number, why in branch.refused.items()}
     if refused:
         return PlacedGroups(aggregate, tuple(branches), refused=refused)
-    free = [key.name for key in aggregate.keys if all(branch.is_free(key.name) for branch in branches)]
+    free = [
+        key.name for key in aggregate.keys if all(branch.is_free(key.name) for branch in branches)
+    ]
     for branch in branches:
         if refusal := branch.add_displayed(free):
             return refusal
     columns = agreed_columns([branch.named for branch in branches])
     if isinstance(columns, Unsupported):
         return columns
-    return PlacedGroups(aggregate, tuple(branches), tuple(columns), _without_type(aggregate, dict(columns)))
+    return PlacedGroups(
+        aggregate, tuple(branches), tuple(columns), _without_type(aggregate, dict(columns))
+    )
 
 
 def place_partitions(
@@ -133,7 +170,11 @@ def place_partitions(
     if isinstance(branches, Unsupported):
         return branches
     columns = agreed_columns([branch.named for branch in branches])
-    return columns if isinstance(columns, Unsupported) else PlacedGroups(rows, tuple(branches), tuple(columns))
+    return (
+        columns
+        if isinstance(columns, Unsupported)
+        else PlacedGroups(rows, tuple(branches), tuple(columns))
+    )
 
 
 def _placed_branches(
@@ -171,16 +212,26 @@ def _block(
         return branches
     state, reads = aggregate_state.GroupState(), dict[Ref, Expr]()
     for number, measure in enumerate(aggregate.measures):
-        reads[Ref(aggregate.alias, measure.name)] = Expr(f"({_read(number, measure, grouped, by_name, state)})")
+        reads[Ref(aggregate.alias, measure.name)] = Expr(
+            f"({_read(number, measure, grouped, by_name, state)})"
+        )
     key_columns = tuple(
         BlockColumn(key.name, type_, by_name[key.name].wire)
         for key, type_ in zip(aggregate.keys, key_types, strict=True)
     )
-    reads |= {Ref(aggregate.alias, key.name): Expr(_read_key(key.name, by_name, state)) for key in aggregate.keys}
+    reads |= {
+        Ref(aggregate.alias, key.name): Expr(_read_key(key.name, by_name, state))
+        for key in aggregate.keys
+    }
     body = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in grouped.columns)
-    having = " AND ".join(f"({qualify_columns(condition, reads)})" for condition in peeled.conditions) or None
+    having = (
+        " AND ".join(f"({qualify_columns(condition, reads)})" for condition in peeled.conditions)
+        or None
+    )
     row_columns = tuple(column for column in body if column.name in grouped.branches[0].row_columns)
-    head = AggregateHead(key_columns, tuple(state.accumulators.values()), tuple(state.holistic), row_columns)
+    head = AggregateHead(
+        key_columns, tuple(state.accumulators.values()), tuple(state.holistic), row_columns
+    )
     key = _group_key(peeled, aggregate, key_columns, columns)
     outputs = _outputs(peeled, aggregate, reads, columns)
     block = AggregateBlock("result", tuple(branches), body, outputs, key, head=head, having=having)
@@ -202,8 +253,12 @@ def _outputs(
     )
 
 
-def _read_key(name: str, by_name: Mapping[str, Placement], state: aggregate_state.GroupState) -> str:
-    """Return the SQL of a key as PostgreSQL displays it: with the digits of 2.50, the sign of -0, trailing blanks."""
+def _read_key(
+    name: str, by_name: Mapping[str, Placement], state: aggregate_state.GroupState
+) -> str:
+    """Return the SQL of a key as PostgreSQL displays it: with the digits of 2.50, the sign of -0,
+    trailing blanks.
+    """
     key, type_ = f"s.{quoted(name)}", by_name[name].type
     assert type_ is not None
     if type_.keeps_blanks:
@@ -226,7 +281,9 @@ def _read(
         return state.add_holistic(qualify_columns(branch.texts[number], branch.final))
     # Measures of the same argument share its columns.
     name = branch.columns_of.get(number, "")
-    order, shown, fine, beyond = (name + kind if name + kind in by_name else None for kind in "osfb")
+    order, shown, fine, beyond = (
+        name + kind if name + kind in by_name else None for kind in "osfb"
+    )
     over = None
     if name in by_name:
         over = aggregate_state.ArgumentColumns(
@@ -236,20 +293,39 @@ def _read(
 
 
 class GroupedBranch:
-    """One branch below an aggregate: its keys, the arguments of its measures, the columns of holistic aggregates."""
+    """One branch below an aggregate: its keys, the arguments of its measures, the columns of
+    holistic aggregates.
+    """
 
     def __init__(
-        self, flat: FlatBranch, first: int, aggregate: Aggregate, server: PlanningServer, *, alone: bool
+        self,
+        flat: FlatBranch,
+        first: int,
+        aggregate: Aggregate,
+        server: PlanningServer,
+        *,
+        alone: bool,
     ) -> None:
         self.keys = {key.name: plainly(flat.over(key.expr)) for key in aggregate.keys}
         needs = [aggregate_state.arguments(measure.call) for measure in aggregate.measures]
-        self.arguments = [[replace(one, expr=plainly(flat.over(one.expr))) for one in need] for need in needs]
-        holistic = {n: one.call.text for n, one in enumerate(aggregate.measures) if one.call.text is not None}
-        # Of one branch, columns are gathered as its tables have them; of several, as the aggregate's input does.
+        self.arguments = [
+            [replace(one, expr=plainly(flat.over(one.expr))) for one in need] for need in needs
+        ]
+        holistic = {
+            n: one.call.text
+            for n, one in enumerate(aggregate.measures)
+            if one.call.text is not None
+        }
+        # Of one branch, columns are gathered as its tables have them; of several, as the
+        # aggregate's input does.
         self.texts = {n: flat.over(text) if alone else text for n, text in holistic.items()}
         refs = list(dict.fromkeys(ref for text in self.texts.values() for ref in sorted(text.refs)))
         self.rows = {ref: Expr(ref.sql) if alone else plainly(flat.outputs[ref]) for ref in refs}
-        wanted = [*self.keys.values(), *(one.expr for need in self.arguments for one in need), *self.rows.values()]
+        wanted = [
+            *self.keys.values(),
+            *(one.expr for need in self.arguments for one in need),
+            *self.rows.values(),
+        ]
         self.plan = BranchPlan(flat, first, wanted, server, alone=alone)
         self.alone, self.expressions = alone, dict[str, str]()
         self.columns_of = aggregate_state.argument_columns(aggregate.measures)
@@ -258,9 +334,11 @@ class GroupedBranch:
         self.final, self.row_columns = dict[Ref, Expr](), frozenset[str]()
 
     def place(self) -> Unsupported | None:
-        """Place the keys, the arguments and the columns of holistic aggregates; return the refusal of one of these.
+        """Place the keys, the arguments and the columns of holistic aggregates; return the refusal
+        of one of these.
 
-        A measure whose argument no sum can take is no refusal of the branch: it is noted in `refused`.
+        A measure whose argument no sum can take is no refusal of the branch: it is noted in
+        `refused`.
         """
         keys = ((name, _key(self.plan.placer, expr)) for name, expr in self.keys.items())
         return self._add(keys) or self._place_arguments() or self._place_rows()
@@ -272,7 +350,9 @@ class GroupedBranch:
                 if refusal := self._place(number, argument):
                     return refusal
         shared = {self.columns_of[number]: why for number, why in self.refused.items()}
-        self.refused = {number: shared[name] for number, name in self.columns_of.items() if name in shared}
+        self.refused = {
+            number: shared[name] for number, name in self.columns_of.items() if name in shared
+        }
         return None
 
     def _place_rows(self) -> Unsupported | None:
@@ -284,7 +364,9 @@ class GroupedBranch:
         return None
 
     def _place_row_column(self, name: str, ref: Ref) -> Unsupported | None:
-        """Place a column of the rows; of a null-extended number across tables, the columns that it is computed from."""
+        """Place a column of the rows; of a null-extended number across tables, the columns that it
+        is computed from.
+        """
         if not (self.alone and self.plan.placer.is_computed_number(ref)):
             self.final[ref] = Expr(f"r.{quoted(name)}")
             return self._add([(name, self.plan.placer.place(self.rows[ref], "carry"))])
@@ -306,11 +388,19 @@ class GroupedBranch:
         return self.plan.placer.has_unknown_digits(self.keys[key])
 
     def add_displayed(self, free: Sequence[str]) -> Unsupported | None:
-        """Add what PostgreSQL displays of keys beside their value: the scale of `free` ones, signs, trailing blanks."""
+        """Add what PostgreSQL displays of keys beside their value: the scale of `free` ones, signs,
+        trailing blanks.
+        """
         keys = [(name, placed) for name, placed in self.named if name in self.keys]
-        beside = [(f"{name}s", displayed_scale_leaf(self.plan.placer, self.keys[name])) for name in free]
-        beside += [(f"{name}p", self._sign(name)) for name, placed in keys if placed.wire.number == "float"]
-        padded = [name for name, placed in keys if placed.type is not None and placed.type.keeps_blanks]
+        beside = [
+            (f"{name}s", displayed_scale_leaf(self.plan.placer, self.keys[name])) for name in free
+        ]
+        beside += [
+            (f"{name}p", self._sign(name)) for name, placed in keys if placed.wire.number == "float"
+        ]
+        padded = [
+            name for name, placed in keys if placed.type is not None and placed.type.keeps_blanks
+        ]
         return self._add([*beside, *((f"{name}s", self._blanks(name)) for name in padded)])
 
     def _add(self, named: Iterable[tuple[str, Placement | Unsupported]]) -> Unsupported | None:
@@ -347,7 +437,9 @@ class GroupedBranch:
         found = self._argument(argument, added)
         placed = found.value if isinstance(found, ArithmeticArgument) else found
         if isinstance(placed, Unsupported) or _is_real(argument, placed):
-            self.refused[number] = placed if isinstance(placed, Unsupported) else _refuse_real(argument.expr)
+            self.refused[number] = (
+                placed if isinstance(placed, Unsupported) else _refuse_real(argument.expr)
+            )
             return None
         if isinstance(found, ArithmeticArgument):
             self.named.append((f"{name}b", found.operands))
@@ -392,7 +484,9 @@ _LONG = 34
 
 
 def _added(placer: Placer, argument: aggregate_state.Argument) -> tuple[Use, ...]:
-    """Return the uses of a numeric of one table that is only added up: its main part, then those beside it."""
+    """Return the uses of a numeric of one table that is only added up: its main part, then those
+    beside it.
+    """
     type_ = placer.types.get(argument.expr)
     if (
         argument.use != "number"
@@ -432,8 +526,12 @@ def _type_of_key(placed: Placement, key: Named) -> PgType | Unsupported:
     )
 
 
-def agreed_columns(placed: list[list[tuple[str, Placement]]]) -> list[tuple[str, Placement]] | Unsupported:
-    """Return the columns of the branches, or the refusal of a column that travels differently in two of them."""
+def agreed_columns(
+    placed: list[list[tuple[str, Placement]]],
+) -> list[tuple[str, Placement]] | Unsupported:
+    """Return the columns of the branches, or the refusal of a column that travels differently in
+    two of them.
+    """
     travelling = [[(name, one.wire) for name, one in branch] for branch in placed]
     if all(branch == travelling[0] for branch in travelling):
         return placed[0]
@@ -445,7 +543,10 @@ def agreed_columns(placed: list[list[tuple[str, Placement]]]) -> list[tuple[str,
 
 
 def _group_key(
-    peeled: Peeled, aggregate: Aggregate, key_columns: Sequence[BlockColumn], columns: Sequence[Column]
+    peeled: Peeled,
+    aggregate: Aggregate,
+    key_columns: Sequence[BlockColumn],
+    columns: Sequence[Column],
 ) -> Key:
     shown = dict[str, str]()
     for column, named in zip(columns, peeled.outputs, strict=True):

@@ -3,12 +3,13 @@
     Region  orders AS o, block 0 AS s        Region  orders AS o
       "o"."amount" > "s"."m0"          ->      read with the temporal filter  "o"."amount" > "s"."m0"
 
-A table of exactly one row adds no row to a join and takes none away, so nothing but its columns matters. A condition
-over it and one other table is a filter of that table, before with the old row and after with the new one: PostgreSQL
-evaluates both while reading. Where nothing else looks at the single row, it is no longer joined.
+A table of exactly one row adds no row to a join and takes none away, so nothing but its columns
+matters. A condition over it and one other table is a filter of that table, before with the old row
+and after with the new one: PostgreSQL evaluates both while reading. Where nothing else looks at the
+single row, it is no longer joined.
 
-The same tables are open to it as to any filter: those that have a row in each row of the region. An equality that
-rows can be looked up by stays a join.
+The same tables are open to it as to any filter: those that have a row in each row of the region. An
+equality that rows can be looked up by stays a join.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def push_temporal_filters(
     """
     branch_names = BranchNames(flat.region)
     singles = frozenset(
-        alias for alias, scan in branch_names.scans.items() if scan.table.single and not scan.expansions
+        alias
+        for alias, scan in branch_names.scans.items()
+        if scan.table.single and not scan.expansions
     )
     if not singles:
         return flat, {}
@@ -64,7 +67,9 @@ def push_temporal_filters(
     for alias, temporal_filters in rule.found:
         found[alias] = (*found.get(alias, ()), temporal_filters)
     looked_at = {scan.alias for _, temporal_filters in rule.found for scan in temporal_filters.by}
-    used = {alias for one in (*wanted, *all_conditions(region)) for alias in branch_names.homes(one)}
+    used = {
+        alias for one in (*wanted, *all_conditions(region)) for alias in branch_names.homes(one)
+    }
     return replace(flat, region=_without(region, looked_at - used - found.keys())), found
 
 
@@ -92,16 +97,22 @@ class _Compared:
 
 
 class _Rule:
-    def __init__(self, branch_names: BranchNames, singles: frozenset[str], server: PlanningServer) -> None:
+    def __init__(
+        self, branch_names: BranchNames, singles: frozenset[str], server: PlanningServer
+    ) -> None:
         self.branch_names = branch_names
         self.singles = singles
-        self.clocks = {alias for alias in singles if isinstance(branch_names.scans[alias].table, Clock)}
+        self.clocks = {
+            alias for alias in singles if isinstance(branch_names.scans[alias].table, Clock)
+        }
         self.server = server
         self.found: list[tuple[str, TemporalFilter]] = []
 
     def region(self, region: Region) -> Region:
         """Return a region without the conditions that become temporal filters, at any depth."""
-        items = tuple(item if isinstance(item, Scan) else self._outer(item) for item in region.items)
+        items = tuple(
+            item if isinstance(item, Scan) else self._outer(item) for item in region.items
+        )
         return Region(items, self._remaining(region.conditions, region.certain()))
 
     def _outer(self, outer: OuterJoin) -> OuterJoin:
@@ -133,7 +144,12 @@ class _Rule:
     def _compared(self, condition: Expr) -> _Compared | None:
         node = unwrapped(condition.tree)
         operator = _OPERATORS.get(type(node))
-        if operator is None or is_quantified(node) or is_record(node.this) or is_record(node.expression):
+        if (
+            operator is None
+            or is_quantified(node)
+            or is_record(node.this)
+            or is_record(node.expression)
+        ):
             return None
         one, other = (Expr.of(unwrapped(side)) for side in (node.this, node.expression))
         types = accepted(self.server.types([one, other], list(self.branch_names.scans.values())))

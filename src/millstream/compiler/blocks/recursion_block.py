@@ -3,12 +3,13 @@
     base    what it begins with; reads other tables and blocks
     step    reads the recursion itself, once, and joins it to others: linear in the rows of the recursion
 
-All branches have the same columns. Each is evaluated on its own: Spark joins, and PostgreSQL computes the columns and
-the conditions that Spark cannot evaluate (`e.child <> ALL (r.path)`). So paths may be arrays and texts.
+All branches have the same columns. Each is evaluated on its own: Spark joins, and PostgreSQL
+computes the columns and the conditions that Spark cannot evaluate (`e.child <> ALL (r.path)`). So
+paths may be arrays and texts.
 
-UNION ALL stores with each row the number of steps that derive it, its level; changes are propagated level by level (see
-docs/decisions/0020). UNION stores each row once; its step also carries the row of the recursion that a row is derived
-from, so that a lost derivation and a new one do not cancel.
+UNION ALL stores with each row the number of steps that derive it, its level; changes are propagated
+level by level (see docs/decisions/0020). UNION stores each row once; its step also carries the row
+of the recursion that a row is derived from, so that a lost derivation and a new one do not cancel.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from millstream.errors import Unsupported
 
 
 def open_recursion(relation: Relation) -> Unsupported | None:
-    """Return the refusal of a stateful operator that reads a recursion around it, whose rows are not complete yet."""
+    """Return the refusal of a stateful operator that reads a recursion around it, whose rows are
+    not complete yet.
+    """
     own = relation.depth if isinstance(relation, Recursion) else None
     tables = (one.table for one in relation.walk() if isinstance(one, Scan))
     if all(table.depth == own for table in tables if isinstance(table, SelfReference)):
@@ -53,7 +56,13 @@ def recursion_shape(recursion: Recursion) -> RecursionBlock:
     if not recursion.each_once:
         outputs.append(Output(Column(LEVEL, INT4), "0"))
     return RecursionBlock(
-        "recursion", (), (), tuple(outputs), Key("row_id"), each_once=recursion.each_once, text=recursion.text
+        "recursion",
+        (),
+        (),
+        tuple(outputs),
+        Key("row_id"),
+        each_once=recursion.each_once,
+        text=recursion.text,
     )
 
 
@@ -69,13 +78,16 @@ def build_recursion_block(
     if recursion.each_once:
         _check_equality(table.columns)
     step = replace_scans(
-        recursion.step, lambda scan: replace(scan, table=table) if isinstance(scan.table, SelfReference) else scan
+        recursion.step,
+        lambda scan: replace(scan, table=table) if isinstance(scan.table, SelfReference) else scan,
     )
     terms = list[RecursionTerm]()
     for relation in (recursion.base, step):
         for flat in flatten(relation):
             first = sum(len(term.block.branches[0].inputs) for term in terms)
-            made = _Branch(flat, table, recursion.each_once, relation is step).term(relation.columns, server, first)
+            made = _Branch(flat, table, recursion.each_once, relation is step).term(
+                relation.columns, server, first
+            )
             terms.append(replace(made, block=replace(made.block, position=block.position)))
     branches = tuple(branch for term in terms for branch in term.block.branches)
     return replace(block, branches=branches, terms=tuple(terms))
@@ -101,7 +113,9 @@ class _Branch:
         self.itself = self._own(flat.region) if recurs else None
 
     def _own(self, region: Region) -> Scan:
-        """Return the scan of the recursion; raise Unsupported if the branch does not read it exactly once."""
+        """Return the scan of the recursion; raise Unsupported if the branch does not read it
+        exactly once.
+        """
         found = [scan for scan in region.scans() if scan.table is self.table]
         if len(found) != 1 or found[0] not in region.certain():
             raise Unsupported.construct(
@@ -112,16 +126,24 @@ class _Branch:
         return found[0]
 
     def term(self, columns: Sequence[Ref], server: PlanningServer, first: int) -> RecursionTerm:
-        """Build the term: its columns, PostgreSQL's filters, and the columns of the recursion that it derives from."""
+        """Build the term: its columns, PostgreSQL's filters, and the columns of the recursion that
+        it derives from.
+        """
         shown = [self.flat.outputs[ref] for ref in columns]
         if not self.each_once:
-            shown.append(Expr.parse(f"{Ref(self.itself.alias, LEVEL).sql} + 1") if self.itself else Expr("0"))
+            shown.append(
+                Expr.parse(f"{Ref(self.itself.alias, LEVEL).sql} + 1") if self.itself else Expr("0")
+            )
         own = [column for column in self.table.columns if self.each_once or column.name != LEVEL]
         typed = own if self.each_once else [*own, Column(LEVEL, INT4)]
         region = self.flat.region
         plan = BranchPlan(self.flat, first, shown, server)
-        unplaceable = [condition for condition in plan.flat.region.conditions if not plan.placeable(condition)]
-        placeable = tuple(condition for condition in region.conditions if condition not in unplaceable)
+        unplaceable = [
+            condition for condition in plan.flat.region.conditions if not plan.placeable(condition)
+        ]
+        placeable = tuple(
+            condition for condition in region.conditions if condition not in unplaceable
+        )
         support = self._support()
         every = [*typed, *(Column(f"w{n}", BOOL) for n in range(len(unplaceable)))]
         every += [Column(f"s{n}", UNKNOWN_TYPE) for n in range(len(support))]
@@ -132,7 +154,9 @@ class _Branch:
         filters = block.outputs[len(typed) : len(typed) + len(unplaceable)]
         having = " AND ".join(output.expr for output in filters) or None
         name = "step" if self.itself else "base"
-        block = replace(block, name=name, outputs=block.outputs[: len(typed)], having=having, key=Key("row_id"))
+        block = replace(
+            block, name=name, outputs=block.outputs[: len(typed)], having=having, key=Key("row_id")
+        )
         return RecursionTerm(block, self._input(block), _found_by(block) if self.each_once else ())
 
     def _support(self) -> list[Expr]:
@@ -162,7 +186,11 @@ def _found_by(block: Block) -> tuple[tuple[str, str], ...]:
     types = {name: leaves[ref].type.name for name, ref in branch.sources if ref is not None}
     found = []
     for output in block.outputs:
-        same = (name for name in types if output.expr == f"(d.{quoted(name)}){cast_suffix(output.column)}")
+        same = (
+            name
+            for name in types
+            if output.expr == f"(d.{quoted(name)}){cast_suffix(output.column)}"
+        )
         name = next(same, None)
         if name is not None and types.pop(name) == output.column.type.name:
             found.append((output.column.name, name))

@@ -1,16 +1,19 @@
-"""Regions: the joins of a branch, with inner joins flattened and the others nested as the query nests them.
+"""Regions: the joins of a branch, with inner joins flattened and the others nested as the query
+nests them.
 
     Region      join items in any order, and the conditions of their inner joins; an item is a table or an OuterJoin
     OuterJoin   a left, full or mark join of one region to another
 
-        orders AS o JOIN customers AS c ON c.id = o.customer LEFT JOIN regions AS r ON r.id = c.region
+        orders AS o JOIN customers AS c ON c.id = o.customer LEFT JOIN regions AS r ON r.id =
+        c.region
 
         Region   OuterJoin  left, on r.id = c.region
                    left     Region  o, c:  c.id = o.customer
                    right    Region  r
 
-Below an outer join a column may be an expression, coalesce(x, 0) AS y. Above it, y is NULL in rows without a match;
-substituting the expression would make it 0 there. So above the join y stays a column, a NullExtendedColumn.
+Below an outer join a column may be an expression, coalesce(x, 0) AS y. Above it, y is NULL in rows
+without a match; substituting the expression would make it 0 there. So above the join y stays a
+column, a NullExtendedColumn.
 
     law      in rows without a match every column of the null-extended side is NULL, whatever its expression: a
              constant too, although it names no table and could be computed anywhere
@@ -55,7 +58,9 @@ class Region:
                 yield from item.right.outers()
 
     def certain(self) -> Iterator[Scan]:
-        """Yield the tables that have a row in each row of the region; a full join has no such table."""
+        """Yield the tables that have a row in each row of the region; a full join has no such
+        table.
+        """
         for item in self.items:
             if isinstance(item, Scan):
                 yield item
@@ -120,16 +125,23 @@ class BranchNames:
                 if any(scan.alias == alias for scan in side.scans()):
                     yield outer, side
 
-    def null_extending_joins(self, alias: str, around: Sequence[OuterJoin] = ()) -> list[tuple[OuterJoin, Region]]:
-        """Return the joins that may null-extend a table, outermost first, each with the side that has the table.
+    def null_extending_joins(
+        self, alias: str, around: Sequence[OuterJoin] = ()
+    ) -> list[tuple[OuterJoin, Region]]:
+        """Return the joins that may null-extend a table, outermost first, each with the side that
+        has the table.
 
         Seen from inside the joins `around`, their rows are not extended yet: these are left out.
         """
         return [(outer, side) for outer, side in self._paths[alias] if outer not in around]
 
     def expanded(self, expression: Expr) -> Expr:
-        """Return an expression over columns of tables alone, true of rows in which each outer join has a match."""
-        while known := {ref: self._definitions[ref] for ref in expression.refs if ref in self._definitions}:
+        """Return an expression over columns of tables alone, true of rows in which each outer join
+        has a match.
+        """
+        while known := {
+            ref: self._definitions[ref] for ref in expression.refs if ref in self._definitions
+        }:
             expression = expression.substitute(known)
         return expression
 
@@ -164,7 +176,9 @@ class BranchNames:
 
 
 def _anchors(region: Region) -> frozenset[str]:
-    """Return tables of which at least one has a row in each row of a region: one, or one per side of a full join."""
+    """Return tables of which at least one has a row in each row of a region: one, or one per side
+    of a full join.
+    """
     certain = next(region.certain(), None)
     if certain is not None:
         return frozenset({certain.alias})

@@ -1,7 +1,8 @@
 """Derive the key of a stream table's rows.
 
-The key of a join consists of the keys of its tables, less the tables whose rows the others determine. An order has one
-customer, so orders joined with customers by the key of customers have the key of orders.
+The key of a join consists of the keys of its tables, less the tables whose rows the others
+determine. An order has one customer, so orders joined with customers by the key of customers have
+the key of orders.
 
     closure(kept) = kept, and every table all of whose key columns equal columns of the closure
 """
@@ -42,12 +43,17 @@ def region_key(region: Region, outputs: dict[str, Expr]) -> Key:
 
 
 def _has_key(scan: Scan) -> bool:
-    """True if a key identifies each row of a scan. It does not identify the rows of a set-returning function."""
+    """True if a key identifies each row of a scan.
+
+    It does not identify the rows of a set-returning function.
+    """
     return not scan.expansions and (bool(scan.table.key) or scan.table.single)
 
 
 def _pairs(region: Region) -> Pairs:
-    """Return columns that are equal in each row of a region: by its conditions, and those of preserved sides."""
+    """Return columns that are equal in each row of a region: by its conditions, and those of
+    preserved sides.
+    """
     found = Pairs()
     for condition in region.conditions:
         found += _equal(condition)
@@ -62,10 +68,17 @@ def _equal(condition: Expr) -> Pairs:
 
 
 def _equal_to_groups(conditions: tuple[Expr, ...], region: Region) -> Pairs:
-    """Return equalities of NULL keys with groups: of groups one has the key NULL, in a table many rows may have it."""
+    """Return equalities of NULL keys with groups: of groups one has the key NULL, in a table many
+    rows may have it.
+    """
     kept = {scan.alias for scan in region.scans() if isinstance(scan.table, BlockRows)}
     found = [pair for one in conditions if not _equal(one) for pair in _columns(one)]
-    return [pair for one, other in found for pair in ((one, other), (other, one)) if pair[0].alias in kept]
+    return [
+        pair
+        for one, other in found
+        for pair in ((one, other), (other, one))
+        if pair[0].alias in kept
+    ]
 
 
 def _columns(condition: Expr) -> Pairs:
@@ -83,17 +96,27 @@ def _determines(region: Region, pairs: Pairs) -> bool:
 def _never_duplicates(region: Region, scans: list[Scan], pairs: Pairs) -> bool:
     """True if no outer or mark join in the region can duplicate a row of these tables."""
     outers = [item for item in region.items if isinstance(item, OuterJoin)]
-    return all(_never_duplicates(one.left, scans, pairs) and _has_one_match(scans, one, pairs) for one in outers)
+    return all(
+        _never_duplicates(one.left, scans, pairs) and _has_one_match(scans, one, pairs)
+        for one in outers
+    )
 
 
 def _has_one_match(scans: list[Scan], outer: OuterJoin, pairs: Pairs) -> bool:
     if outer.kind != "left":
         return outer.kind == "mark"
     inside = [pair for condition in outer.on for pair in _equal(condition)] + _pairs(outer.right)
-    every = [*pairs, *inside, *((b, a) for a, b in inside), *_equal_to_groups(outer.on, outer.right)]
+    every = [
+        *pairs,
+        *inside,
+        *((b, a) for a, b in inside),
+        *_equal_to_groups(outer.on, outer.right),
+    ]
     right = list(outer.right.certain())
     known = _closure(scans, (*scans, *right), every)
-    return all(scan.alias in known for scan in right) and _never_duplicates(outer.right, [*scans, *right], every)
+    return all(scan.alias in known for scan in right) and _never_duplicates(
+        outer.right, [*scans, *right], every
+    )
 
 
 def group_key(shown: dict[str, str], keys: tuple[Column, ...]) -> Key:
@@ -132,7 +155,9 @@ def _closure(kept: list[Scan], scans: tuple[Scan, ...], pairs: Pairs) -> set[str
 
 
 def _determined(scan: Scan, known: set[str], pairs: Pairs) -> bool:
-    equal_to_known = {one.column for one, other in pairs if one.alias == scan.alias and other.alias in known}
+    equal_to_known = {
+        one.column for one, other in pairs if one.alias == scan.alias and other.alias in known
+    }
     return _has_key(scan) and (scan.table.single or set(scan.table.key) <= equal_to_known)
 
 

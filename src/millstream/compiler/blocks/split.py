@@ -1,8 +1,9 @@
 """Split a query's Relation into blocks, innermost first.
 
-Each stateful operator below the top becomes a block of its own, which the operators above read like a table; equal
-operators share a block. Filters and projections above the topmost aggregate become its outputs and HAVING, which
-PostgreSQL computes while applying. The operators below it are flattened into branches, and every expression is placed.
+Each stateful operator below the top becomes a block of its own, which the operators above read like
+a table; equal operators share a block. Filters and projections above the topmost aggregate become
+its outputs and HAVING, which PostgreSQL computes while applying. The operators below it are
+flattened into branches, and every expression is placed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ from millstream.compiler.server.questions import PlanningServer
 from millstream.errors import Unsupported
 
 
-def split_into_blocks(relation: Relation, columns: Sequence[Column], server: PlanningServer) -> tuple[Block, ...]:
-    """Return the blocks of a query, innermost first; the outputs of the last are the columns of the stream table."""
+def split_into_blocks(
+    relation: Relation, columns: Sequence[Column], server: PlanningServer
+) -> tuple[Block, ...]:
+    """Return the blocks of a query, innermost first; the outputs of the last are the columns of the
+    stream table.
+    """
     chain = Chain(server)
     relation = filter_groups_first(relation)
     peeled = peel(relation)

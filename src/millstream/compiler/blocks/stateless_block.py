@@ -1,4 +1,6 @@
-"""Blocks without a head: the columns that Spark carries, and PostgreSQL's final expressions over them."""
+"""Blocks without a head: the columns that Spark carries, and PostgreSQL's final expressions over
+them.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,14 @@ UNKNOWN_TYPE = PgType(705, "unknown", "unknown", kind="pseudo")
 
 
 def build_stateless_block(
-    wanted: Sequence[Ref], flats: Sequence[FlatBranch], columns: Sequence[Column], server: PlanningServer
+    wanted: Sequence[Ref],
+    flats: Sequence[FlatBranch],
+    columns: Sequence[Column],
+    server: PlanningServer,
 ) -> StatelessBlock | Unsupported:
-    """Build the block of these columns, over all branches; return the refusal of what cannot be placed."""
+    """Build the block of these columns, over all branches; return the refusal of what cannot be
+    placed.
+    """
     if len(flats) == 1:
         return one_branch(flats[0], [flats[0].outputs[ref] for ref in wanted], columns, server)
     branches, placed, first = list[Branch](), list[list[tuple[str, Placement]]](), 0
@@ -59,7 +66,11 @@ def _part(
 
 
 def one_branch(
-    flat: FlatBranch, wanted: Sequence[Expr], columns: Sequence[Column], server: PlanningServer, first: int = 0
+    flat: FlatBranch,
+    wanted: Sequence[Expr],
+    columns: Sequence[Column],
+    server: PlanningServer,
+    first: int = 0,
 ) -> StatelessBlock | Unsupported:
     """Build the block of one branch, or return its refusal.
 
@@ -82,14 +93,20 @@ def one_branch(
         Output(c, f"({qualify_columns(expr, final)}){cast_suffix(c)}")
         for c, (expr, _) in zip(columns, over, strict=True)
     )
-    key = row_keys.region_key(flat.region, {c.name: e for c, e in zip(columns, wanted, strict=True)})
-    return StatelessBlock("result", (branch,), tuple(column for column, _ in body.values()), outputs, key)
+    key = row_keys.region_key(
+        flat.region, {c.name: e for c, e in zip(columns, wanted, strict=True)}
+    )
+    return StatelessBlock(
+        "result", (branch,), tuple(column for column, _ in body.values()), outputs, key
+    )
 
 
 def _columns_of(
     placed: list[list[tuple[str, Placement]]], columns: Sequence[Column]
 ) -> tuple[BlockColumn, ...] | Unsupported:
-    """Return the columns of the body, or the refusal of a column that travels differently in two branches."""
+    """Return the columns of the body, or the refusal of a column that travels differently in two
+    branches.
+    """
     made = []
     for position, column in enumerate(columns):
         # Nothing is ordered here, so texts of different collations travel alike.
@@ -116,6 +133,8 @@ _WORD = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?""")
 
 
 def qualify_columns(expr: Expr, final: Mapping[Ref, Expr]) -> str:
-    """Return the text of an expression with its columns replaced; as text, because parsing long ones is slow."""
+    """Return the text of an expression with its columns replaced; as text, because parsing long
+    ones is slow.
+    """
     texts = {ref.sql: replacement.sql for ref, replacement in final.items()}
     return _WORD.sub(lambda word: texts.get(word[0], word[0]), expr.sql)

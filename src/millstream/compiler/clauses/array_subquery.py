@@ -26,7 +26,9 @@ def rewrite_array_subqueries(
     """Rewrite each ARRAY(subquery) of a syntax tree, in place; return the tree."""
     numbers = count()
     wrapper = exp.Paren(this=tree)
-    for call in reversed([node for node in wrapper.find_all(exp.Anonymous) if _is_array_subquery(node)]):
+    for call in reversed(
+        [node for node in wrapper.find_all(exp.Anonymous) if _is_array_subquery(node)]
+    ):
         query = unwrapped(call.expressions[0])
         quantifier = _quantifier(call)
         if quantifier is not None:
@@ -42,11 +44,17 @@ def rewrite_array_subqueries(
 
 def _is_array_subquery(node: exp.Anonymous) -> bool:
     listed = node.expressions
-    return str(node.this).upper() == "ARRAY" and len(listed) == 1 and isinstance(unwrapped(listed[0]), exp.Query)
+    return (
+        str(node.this).upper() == "ARRAY"
+        and len(listed) == 1
+        and isinstance(unwrapped(listed[0]), exp.Query)
+    )
 
 
 def _quantifier(call: exp.Expression) -> exp.Expression | None:
-    """Return the ANY or ALL of a comparison whose whole operand is the array; None if there is none."""
+    """Return the ANY or ALL of a comparison whose whole operand is the array; None if there is
+    none.
+    """
     around = call.parent
     while isinstance(around, exp.Paren):
         around = around.parent
@@ -55,11 +63,24 @@ def _quantifier(call: exp.Expression) -> exp.Expression | None:
     return None
 
 
-def _is_plain(select: exp.Select, aggregates: Aggregates, makes_rows: Callable[[exp.Expression], bool]) -> bool:
-    """Return True if each row of FROM gives one element: no grouping, window, LIMIT or set-returning call."""
-    clauses = any(select.args.get(name) for name in ("distinct", "limit", "offset", "with_", "windows"))
-    items = any(item.find(exp.Window) is not None or makes_rows(item) for item in select.expressions)
-    return not clauses and not items and select.args.get("from_") is not None and not aggregates.group(select)
+def _is_plain(
+    select: exp.Select, aggregates: Aggregates, makes_rows: Callable[[exp.Expression], bool]
+) -> bool:
+    """Return True if each row of FROM gives one element: no grouping, window, LIMIT or
+    set-returning call.
+    """
+    clauses = any(
+        select.args.get(name) for name in ("distinct", "limit", "offset", "with_", "windows")
+    )
+    items = any(
+        item.find(exp.Window) is not None or makes_rows(item) for item in select.expressions
+    )
+    return (
+        not clauses
+        and not items
+        and select.args.get("from_") is not None
+        and not aggregates.group(select)
+    )
 
 
 def _aggregate(select: exp.Select) -> exp.Select:
@@ -77,7 +98,9 @@ def _aggregate(select: exp.Select) -> exp.Select:
 
 def _over(query: exp.Expression, alias: str) -> exp.Select:
     """Return a SELECT of the array of the rows of a query."""
-    named = exp.TableAlias(this=exp.to_identifier(alias, quoted=True), columns=[exp.to_identifier("c", quoted=True)])
+    named = exp.TableAlias(
+        this=exp.to_identifier(alias, quoted=True), columns=[exp.to_identifier("c", quoted=True)]
+    )
     source = exp.From(this=exp.Subquery(this=query.copy(), alias=named))
     return exp.Select(expressions=[_or_empty(exp.column("c", alias, quoted=True))], from_=source)
 

@@ -44,8 +44,18 @@ from millstream.compiler.clauses.limit import apply_limit, limit_text
 from millstream.compiler.clauses.recursive import search_cycle
 from millstream.compiler.clauses.recursive.recursion import build_recursion, reads_itself
 from millstream.compiler.clauses.select_functions import SetReturningCalls
-from millstream.compiler.clauses.select_list import build_select_list, listed_expressions, select_list_of, unique_names
-from millstream.compiler.clauses.set_operations import INT4, combine_rows, flatten_chain, types_of_each
+from millstream.compiler.clauses.select_list import (
+    build_select_list,
+    listed_expressions,
+    select_list_of,
+    unique_names,
+)
+from millstream.compiler.clauses.set_operations import (
+    INT4,
+    combine_rows,
+    flatten_chain,
+    types_of_each,
+)
 from millstream.compiler.clauses.subquery_order import SubqueryOrder
 from millstream.compiler.clauses.values import values_as_selects, values_table
 from millstream.compiler.clauses.windows import build_windows, inline_named_windows
@@ -81,7 +91,9 @@ class CatalogLookup(Protocol):
         """Return the names of the aggregates that the query and the views read so far call."""
 
     def sets(self) -> Mapping[str, bool]:
-        """Return the names of the set-returning functions, each with True if it returns rows of several columns."""
+        """Return the names of the set-returning functions, each with True if it returns rows of
+        several columns.
+        """
 
 
 def build_relation(tree: exp.Expression, names: CatalogLookup) -> Relation:
@@ -117,7 +129,9 @@ class _Builder:
 
     def tree(self, tree: exp.Expression) -> Relation:
         """Build the relation of a canonical text: the query itself, or a view in it."""
-        return self.query(SubqueryOrder(self.aggregates, self._view).carry(self._simplified(tree)), {})
+        return self.query(
+            SubqueryOrder(self.aggregates, self._view).carry(self._simplified(tree)), {}
+        )
 
     def _simplified(self, tree: exp.Expression) -> exp.Expression:
         """Rewrite clock calls, SEARCH, CYCLE and ARRAY(subquery) by simpler constructs."""
@@ -129,13 +143,21 @@ class _Builder:
         return self._simplified(parsed(found)) if isinstance(found, str) else None
 
     def query(
-        self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, bindings: Bindings | None = None
+        self,
+        query: exp.Expression,
+        ctes: Ctes,
+        outer: Scope | None = None,
+        bindings: Bindings | None = None,
     ) -> Relation:
-        """Build the relation of a query; with `bindings`, of a subquery whose last columns are the binding columns."""
+        """Build the relation of a query; with `bindings`, of a subquery whose last columns are the
+        binding columns.
+        """
         with planning(lambda: printed(query)):
             return self._query(query, ctes, outer, bindings)
 
-    def _query(self, query: exp.Expression, ctes: Ctes, outer: Scope | None, bindings: Bindings | None) -> Relation:
+    def _query(
+        self, query: exp.Expression, ctes: Ctes, outer: Scope | None, bindings: Bindings | None
+    ) -> Relation:
         if isinstance(query, exp.Subquery):
             return self.query(query.this, ctes, outer, bindings)
         query = inline_correlated_with(query, outer) if bindings else query
@@ -149,29 +171,43 @@ class _Builder:
         assert isinstance(query, exp.Select), f"unexpected {type(query).__name__}"
         return self._select(query, ctes, outer, bindings)
 
-    def decorrelate(self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation) -> Correlated:
+    def decorrelate(
+        self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation
+    ) -> Correlated:
         """Decorrelate a subquery of any kind."""
-        query = inline_correlated_with(query.this if isinstance(query, exp.Subquery) else query, scope)
+        query = inline_correlated_with(
+            query.this if isinstance(query, exp.Subquery) else query, scope
+        )
         columns = outer_columns(query, scope)
         if not columns:
             relation = self.query(query, ctes)
             return Correlated(relation, tuple(Expr(ref.sql) for ref in relation.columns), ())
         refuse_outer_aggregates(columns, query, scope, self.aggregates)
-        if isinstance(query, exp.Select) and is_correlated_by_equalities(query, scope, self.aggregates):
+        if isinstance(query, exp.Select) and is_correlated_by_equalities(
+            query, scope, self.aggregates
+        ):
             return self._by_inner_keys(query, self.with_queries(query, ctes), scope)
-        bindings = Bindings(tuple(columns), outer_rows, outer_column_types(columns.values(), ctes, scope, self.types))
+        bindings = Bindings(
+            tuple(columns),
+            outer_rows,
+            outer_column_types(columns.values(), ctes, scope, self.types),
+        )
         relation = self.query(query, ctes, scope, bindings)
         outputs, binding_refs = output_refs(relation, len(columns))
         correlations = bindings.correlations(Expr(ref.sql) for ref in binding_refs)
         return Correlated(relation, tuple(Expr(ref.sql) for ref in outputs), correlations)
 
     def _by_inner_keys(self, select: exp.Select, ctes: Ctes, outer: Scope) -> Correlated:
-        """Decorrelate a SELECT that is correlated by equalities only: their inner sides replace the bindings."""
+        """Decorrelate a SELECT that is correlated by equalities only: their inner sides replace the
+        bindings.
+        """
         select = inline_named_windows(select)
         filtered = self.from_where(select, outer, ctes)
         pairs = correlation_equalities(filtered.correlations, filtered.rows)
         assert pairs is not None, f"not equalities: {filtered.correlations}"
-        source = BoundRows(filtered.rows, filtered.scope.without_outer_refs(), tuple(own for own, _ in pairs))
+        source = BoundRows(
+            filtered.rows, filtered.scope.without_outer_refs(), tuple(own for own, _ in pairs)
+        )
         whole = self._select_rows(select, source, ctes)
         outputs, binding_refs = output_refs(whole, len(pairs))
         correlations = tuple(
@@ -186,7 +222,11 @@ class _Builder:
         clause = query.args.get("with_") or exp.With(expressions=[])
         for cte in clause.expressions:
             recursive = bool(clause.args.get("recursive")) and reads_itself(cte)
-            build = self._recursive_cte(cte, dict(known)) if recursive else self._plain_cte(cte, dict(known))
+            build = (
+                self._recursive_cte(cte, dict(known))
+                if recursive
+                else self._plain_cte(cte, dict(known))
+            )
             known[cte.alias] = Cte(cte, build, recursive)
         return known
 
@@ -194,7 +234,8 @@ class _Builder:
         depth = self.depth + 1
 
         def built() -> Relation:
-            # The depth of the place where it is written, not where it is used: then two uses are one block.
+            # The depth of the place where it is written, not where it is used: then two uses are
+            # one block.
             self.depth, around = depth, self.depth
             try:
                 return build_recursion(cte, ctes, depth, self)
@@ -213,7 +254,9 @@ class _Builder:
             return relation
         own = [ref.column for ref in relation.columns]
         outputs = zip([*names, *own[len(names) :]], relation.columns, strict=True)
-        return Project(relation, tuple(Named(name, Expr(ref.sql)) for name, ref in outputs), self.fresh("q"))
+        return Project(
+            relation, tuple(Named(name, Expr(ref.sql)) for name, ref in outputs), self.fresh("q")
+        )
 
     def _select(
         self, select: exp.Select, ctes: Ctes, outer: Scope | None, bindings: Bindings | None = None
@@ -222,8 +265,12 @@ class _Builder:
             return self._grouping_sets(select, sets, ctes, outer, bindings)
         select = inline_named_windows(select)
         filtered = self.from_where(select, outer, ctes, bindings)
-        refs = tuple(filtered.scope.bindings[value] for value in bindings.values) if bindings else ()
-        return self._select_rows(select, BoundRows(filtered.rows, filtered.scope, refs, bindings), ctes)
+        refs = (
+            tuple(filtered.scope.bindings[value] for value in bindings.values) if bindings else ()
+        )
+        return self._select_rows(
+            select, BoundRows(filtered.rows, filtered.scope, refs, bindings), ctes
+        )
 
     def _select_rows(self, select: exp.Select, source: BoundRows, ctes: Ctes) -> Relation:
         """Build all clauses of a SELECT after WHERE; the binding columns come last."""
@@ -234,7 +281,9 @@ class _Builder:
             relation, exprs = build_groups(select, wanted, source, subqueries)
         else:
             host = Host(source.rows, scope)
-            exprs = [subqueries.expression(node, host) for node in wanted] + list(source.binding_refs)
+            exprs = [subqueries.expression(node, host) for node in wanted] + list(
+                source.binding_refs
+            )
             relation = refuse_unresolved(lambda: host.apply_joins(source.rows))
         if scope.outer_refs.found:
             raise Unsupported.construct(
@@ -251,10 +300,17 @@ class _Builder:
         def types() -> tuple[PgType, ...]:
             return self.types(standalone_text(select, ctes, scope.outer, self.types))
 
-        return build_select_list(select, relation, select_list_of(select, exprs, len(binding_refs), types), self.fresh)
+        return build_select_list(
+            select, relation, select_list_of(select, exprs, len(binding_refs), types), self.fresh
+        )
 
     def _grouping_sets(
-        self, select: exp.Select, sets: list[Set], ctes: Ctes, outer: Scope | None, bindings: Bindings | None
+        self,
+        select: exp.Select,
+        sets: list[Set],
+        ctes: Ctes,
+        outer: Scope | None,
+        bindings: Bindings | None,
     ) -> Relation:
         """Build one SELECT for each grouping set, and their UNION ALL."""
         if (
@@ -275,8 +331,12 @@ class _Builder:
         key_types = dict(zip(all_keys(sets), types_of_keys, strict=True))
         selects = (select_for_set(select, keys, key_types, self.aggregates) for keys in sets)
         parts = [self._select(part, ctes, outer, bindings) for part in selects]
-        binding_names, binding_types = (bindings.names, bindings.key_types) if bindings else ((), ())
-        return UnionAll(tuple(parts), (*names, *binding_names), (*types, *binding_types), self.fresh("u"))
+        binding_names, binding_types = (
+            (bindings.names, bindings.key_types) if bindings else ((), ())
+        )
+        return UnionAll(
+            tuple(parts), (*names, *binding_names), (*types, *binding_types), self.fresh("u")
+        )
 
     def from_where(
         self, select: exp.Select, outer: Scope | None, ctes: Ctes, bindings: Bindings | None = None
@@ -286,7 +346,8 @@ class _Builder:
         parts = and_operands(where.this) if where else []
         with_subqueries = [part for part in parts if has_subquery(part)]
         plain = [part for part in parts if not has_subquery(part)]
-        # Filter before a LATERAL, so that it is computed for fewer rows; a RIGHT or FULL JOIN above forbids that.
+        # Filter before a LATERAL, so that it is computed for fewer rows; a RIGHT or FULL JOIN above
+        # forbids that.
         early = [] if _brings_rows(select) else plain
         scope = Scope(outer, select).with_early_conditions(early)
         rows = FromClause(self, ctes, bindings).rows(select, scope)
@@ -294,7 +355,9 @@ class _Builder:
         remaining = plain if _brings_rows(select) else rows.scope.early_conditions
         conditions = [rows.scope.resolve(part) for part in remaining]
         own = set(rows.rows.columns)
-        filtered = rows.over(filter_rows(rows.rows, [condition for condition in conditions if condition.refs <= own]))
+        filtered = rows.over(
+            filter_rows(rows.rows, [condition for condition in conditions if condition.refs <= own])
+        )
         # Subqueries come after plain conditions, which leave fewer rows for them.
         filtered = filter_with_subqueries(filtered, with_subqueries, Subqueries(self, ctes))
         correlations = tuple(condition for condition in conditions if not condition.refs <= own)
@@ -312,23 +375,35 @@ class _Builder:
         bare = not next(query.find_all(exp.Select)).expressions
 
         def types_of_query(part: exp.Expression) -> tuple[PgType, ...]:
-            return (INT4,) if bare else self._types_by_position(standalone_text(part, ctes, outer, self.types), names)
+            return (
+                (INT4,)
+                if bare
+                else self._types_by_position(standalone_text(part, ctes, outer, self.types), names)
+            )
 
-        binding_names, binding_types = (bindings.names, bindings.key_types) if bindings else ((), ())
+        binding_names, binding_types = (
+            (bindings.names, bindings.key_types) if bindings else ((), ())
+        )
         types_of_operations = types_of_each(operations, types_of_query)
         all_types = [(*types, *binding_types) for types in types_of_operations]
         relation = combine_rows(query, parts, (*names, *binding_names), all_types, self.fresh)
         output = OutputColumns(names, binding_count, lambda: types_of_operations[-1])
-        return apply_limit(query, relation, _sort_keys_by_position(query, relation), output, self.fresh)
+        return apply_limit(
+            query, relation, _sort_keys_by_position(query, relation), output, self.fresh
+        )
 
     def _types_by_position(self, text: str, names: Sequence[str]) -> tuple[PgType, ...]:
-        """Return the types of a query's columns, named c0, c1, ...: it may give one name to two columns."""
+        """Return the types of a query's columns, named c0, c1, ...: it may give one name to two
+        columns.
+        """
         listed = ", ".join(f"c{number}" for number in range(len(names)))
         return self.types(f"SELECT * FROM ({text}) AS u ({listed})")
 
 
 def _sort_keys_by_position(query: exp.SetOperation, relation: Relation) -> list[Expr]:
-    """Return the columns that ORDER BY names by position; none without LIMIT, which alone needs an order."""
+    """Return the columns that ORDER BY names by position; none without LIMIT, which alone needs an
+    order.
+    """
     order = query.args.get("order")
     if order is None or not limit_text(query):
         return []

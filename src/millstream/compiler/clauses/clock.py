@@ -4,11 +4,11 @@
     CURRENT_DATE, LOCALTIMESTAMP, LOCALTIME              what it is in UTC
     age(x)                                               age(CURRENT_DATE, x), as the server defines it
 
-A SELECT that reads the time is joined to the clock: its FROM, the side of a join whose ON reads the time, or its
-groups. From there on the time is a column like any other.
+A SELECT that reads the time is joined to the clock: its FROM, the side of a join whose ON reads the
+time, or its groups. From there on the time is a column like any other.
 
-Millstream's sessions and stream tables use UTC: where a day begins must not depend on who refreshes. A query names any
-other zone itself, (now() AT TIME ZONE 'Europe/Paris')::date.
+Millstream's sessions and stream tables use UTC: where a day begins must not depend on who
+refreshes. A query names any other zone itself, (now() AT TIME ZONE 'Europe/Paris')::date.
 """
 
 from __future__ import annotations
@@ -22,13 +22,20 @@ from millstream.algebra.table import Clock
 from millstream.algebra.types import Column, PgType
 from millstream.compiler.server.node_tree import Node, Value, walk
 
-CLOCK = Clock((Column("now", PgType(1184, "timestamp with time zone", "timestamptz"), not_null=True),))
+CLOCK = Clock(
+    (Column("now", PgType(1184, "timestamp with time zone", "timestamptz"), not_null=True),)
+)
 # Alias and name of its column in a syntax tree.
 COLUMN = ("__ms_clock", "now")
 
 # Functions that return the time of the transaction, as the server prints them.
 CLOCK_FUNCTIONS = frozenset(
-    {"now()", "transaction_timestamp()", "age(timestamp with time zone)", "age(timestamp without time zone)"}
+    {
+        "now()",
+        "transaction_timestamp()",
+        "age(timestamp with time zone)",
+        "age(timestamp without time zone)",
+    }
 )
 # SQLValueFunction: operations up to this number return the time, the others user and schema names.
 _LAST_OP = 8
@@ -51,7 +58,9 @@ _KINDS: dict[type[exp.Expression], str] = {
 
 
 def reads_clock(tree: Value, functions: Iterable[str]) -> bool:
-    """Return True if an analysed query reads the time, by a function or by a keyword such as CURRENT_DATE."""
+    """Return True if an analysed query reads the time, by a function or by a keyword such as
+    CURRENT_DATE.
+    """
     return any(map(tells_time, walk(tree))) or any(name in CLOCK_FUNCTIONS for name in functions)
 
 
@@ -61,13 +70,17 @@ def tells_time(node: Node) -> bool:
 
 
 def replace_clock_calls(tree: exp.Expression) -> exp.Expression:
-    """Return a syntax tree with each call that returns the time replaced by an expression over the clock's column."""
+    """Return a syntax tree with each call that returns the time replaced by an expression over the
+    clock's column.
+    """
 
     def replace(node: exp.Expression) -> exp.Expression:
         word = _word(node)
         if word == "age" and len(node.expressions) == 1:
             days = Expr(_WORDS["current_date"]).node
-            return exp.Anonymous(this="age", expressions=[days, replace_clock_calls(node.expressions[0])])
+            return exp.Anonymous(
+                this="age", expressions=[days, replace_clock_calls(node.expressions[0])]
+            )
         if word not in _WORDS:
             return node
         if word == "current_timestamp" and not node.expressions:
@@ -90,13 +103,19 @@ def restore_clock_calls(tree: exp.Expression) -> exp.Expression:
     """Return the tree as the server can read it: the clock's column is now() again."""
 
     def call(node: exp.Expression) -> exp.Expression:
-        return exp.Anonymous(this="now") if isinstance(node, exp.Column) and _is_clock_column(node) else node
+        return (
+            exp.Anonymous(this="now")
+            if isinstance(node, exp.Column) and _is_clock_column(node)
+            else node
+        )
 
     return transform(tree, call)
 
 
 def clock_columns(select: exp.Select) -> list[exp.Column]:
-    """Return the references to the clock in the clauses of a SELECT, without those in its FROM and its subqueries."""
+    """Return the references to the clock in the clauses of a SELECT, without those in its FROM and
+    its subqueries.
+    """
     columns = [column for column in select.find_all(exp.Column) if _is_clock_column(column)]
     return [column for column in columns if _is_in_own_clause(column, select)]
 
@@ -106,8 +125,12 @@ def mentions_clock(node: exp.Expression | None) -> bool:
     return node is not None and any(map(_is_clock_column, node.find_all(exp.Column)))
 
 
-def is_read_per_row(column: exp.Column, select: exp.Select, aggregate: Callable[[exp.Expression], bool]) -> bool:
-    """Return True if a grouping SELECT reads the time per row (in WHERE, a key, an aggregate), not per group."""
+def is_read_per_row(
+    column: exp.Column, select: exp.Select, aggregate: Callable[[exp.Expression], bool]
+) -> bool:
+    """Return True if a grouping SELECT reads the time per row (in WHERE, a key, an aggregate), not
+    per group.
+    """
     ancestors = _ancestors(column, select)
     return any(isinstance(node, exp.Where | exp.Group) or aggregate(node) for node in ancestors)
 

@@ -19,7 +19,16 @@ from sqlglot import exp
 from millstream.algebra.dialect import parsed
 from millstream.algebra.expr import Expr, Ref, all_of, unwrapped
 from millstream.algebra.positions import position_of, set_positions
-from millstream.algebra.relation import Expand, Expansion, Join, JoinKind, Named, Project, Relation, Scan
+from millstream.algebra.relation import (
+    Expand,
+    Expansion,
+    Join,
+    JoinKind,
+    Named,
+    Project,
+    Relation,
+    Scan,
+)
 from millstream.algebra.table import Table
 from millstream.compiler.clauses import clock
 from millstream.compiler.clauses.clock_join import join_clock
@@ -37,7 +46,11 @@ from millstream.compiler.decorrelate.on_clause import OnSide, OnSides, join_on_s
 from millstream.compiler.decorrelate.scalar import one_row_columns
 from millstream.compiler.decorrelate.scope import Scope, ScopedRows, refuse_unresolved
 from millstream.compiler.decorrelate.subqueries import Subqueries
-from millstream.compiler.decorrelate.syntax import and_operands, refers_to_earlier_items, unnest_join
+from millstream.compiler.decorrelate.syntax import (
+    and_operands,
+    refers_to_earlier_items,
+    unnest_join,
+)
 from millstream.errors import QueryError, Unsupported
 
 
@@ -45,7 +58,11 @@ class QueryBuilder(SubqueryBuilder, Protocol):
     """The part of the query builder that a FROM clause calls."""
 
     def query(
-        self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, bindings: Bindings | None = None
+        self,
+        query: exp.Expression,
+        ctes: Ctes,
+        outer: Scope | None = None,
+        bindings: Bindings | None = None,
     ) -> Relation: ...
 
     def tree(self, tree: exp.Expression) -> Relation: ...
@@ -54,7 +71,9 @@ class QueryBuilder(SubqueryBuilder, Protocol):
 
 
 class FromClause:
-    """Builds the FROM of one SELECT; `ctes` are the WITH queries it may name, `bindings` those of its subquery."""
+    """Builds the FROM of one SELECT; `ctes` are the WITH queries it may name, `bindings` those of
+    its subquery.
+    """
 
     def __init__(self, builder: QueryBuilder, ctes: Ctes, bindings: Bindings | None) -> None:
         self.builder = builder
@@ -76,7 +95,11 @@ class FromClause:
         if clause is None:
             return ScopedRows(Scan(ONE, self.fresh("one")), scope)
         rows = self._join_items(self._from_item(clause.this, scope), joins)
-        return rows if bindings is None or rows.scope.bindings else bindings.join_to(rows, self.fresh("given"))
+        return (
+            rows
+            if bindings is None or rows.scope.bindings
+            else bindings.join_to(rows, self.fresh("given"))
+        )
 
     def _join_items(self, rows: ScopedRows, joins: Sequence[exp.Join]) -> ScopedRows:
         for join in joins:
@@ -90,7 +113,9 @@ class FromClause:
         if self._needs_bindings(join, rows.scope):
             assert self.bindings is not None
             rows = self.bindings.join_to(rows, self.fresh("given"))
-        if is_function_item(join.this) and (join.this.find(exp.Column) or not _cannot_be_called_per_row(join)):
+        if is_function_item(join.this) and (
+            join.this.find(exp.Column) or not _cannot_be_called_per_row(join)
+        ):
             return self._expand(rows, join)
         if isinstance(join.this, exp.Lateral):
             rows = _filter_early(rows)
@@ -98,13 +123,16 @@ class FromClause:
         return self._join_item(rows, join)
 
     def _needs_bindings(self, join: exp.Join, scope: Scope) -> bool:
-        """Return True if an item refers to an outer column and no item before it has been joined to the bindings."""
+        """Return True if an item refers to an outer column and no item before it has been joined to
+        the bindings.
+        """
         if self.bindings is None or scope.bindings or scope.outer is None:
             return False
         return bool(outer_columns(join, scope.outer))
 
     def _add_lateral_columns(self, rows: ScopedRows, join: exp.Join) -> ScopedRows | None:
-        """Add the columns of a LATERAL that has exactly one row for each row; return None for any other LATERAL.
+        """Add the columns of a LATERAL that has exactly one row for each row; return None for any
+        other LATERAL.
 
         None for RIGHT and FULL JOIN too: they preserve its row where no row is before it.
         """
@@ -123,8 +151,12 @@ class FromClause:
         joined = refuse_unresolved(lambda: host.apply_joins(rows.rows))
         whole = refuse_unresolved(lambda: Project(joined, (*carried, *added), self.fresh("x")))
         scope = rows.scope.with_renamed(dict(zip(before, whole.columns, strict=False)))
-        names = _column_names(unique_names([output.alias_or_name for output in query.expressions]), item)
-        return ScopedRows(whole, scope.with_columns(item.alias, names, whole.columns[len(before) :]))
+        names = _column_names(
+            unique_names([output.alias_or_name for output in query.expressions]), item
+        )
+        return ScopedRows(
+            whole, scope.with_columns(item.alias, names, whole.columns[len(before) :])
+        )
 
     def _join_item(self, rows: ScopedRows, join: exp.Join) -> ScopedRows:
         """Join the next item to the rows of the items before it, by its ON or USING."""
@@ -133,7 +165,10 @@ class FromClause:
         if self.bindings is not None:
             sides = bind_join_sides(sides, join.side, self.bindings, self.fresh)
         on = and_operands(join.args["on"]) if join.args.get("on") else []
-        left, right = OnSide(sides.left.rows, sides.left.scope), OnSide(sides.right.rows, sides.right.scope)
+        left, right = (
+            OnSide(sides.left.rows, sides.left.scope),
+            OnSide(sides.right.rows, sides.right.scope),
+        )
         on_sides = OnSides(right, left) if join.side == "RIGHT" else OnSides(left, right)
         if join.side:
             on_sides = join_on_subqueries(on, on_sides, self.subqueries, full=join.side == "FULL")
@@ -143,13 +178,17 @@ class FromClause:
         scope = bindings_above_join(scope, right.scope, join.side)
         preserved, nullable = on_sides.preserved.rows, on_sides.nullable.rows
         kind = _KINDS.get(join.side, "inner")
-        joined = ScopedRows(refuse_unresolved(lambda: Join(preserved, nullable, condition, kind)), scope)
+        joined = ScopedRows(
+            refuse_unresolved(lambda: Join(preserved, nullable, condition, kind)), scope
+        )
         if join.side:
             return joined
         return filter_with_subqueries(joined, list(filter(has_subquery, on)), self.subqueries)
 
     def _right_side(self, rows: ScopedRows, join: exp.Join) -> tuple[ScopedRows, tuple[Expr, ...]]:
-        """Build the right side of a join; for a LATERAL, return also the conditions that correlate it."""
+        """Build the right side of a join; for a LATERAL, return also the conditions that correlate
+        it.
+        """
         empty = rows.scope.empty()
         if not isinstance(join.this, exp.Lateral):
             return self._from_item(join.this, empty), ()
@@ -158,7 +197,9 @@ class FromClause:
         return right, correlated.correlations
 
     def _join_clock_of_on(self, sides: BoundSides, join: exp.Join) -> BoundSides:
-        """Join the clock to the nullable side if ON reads the time: there the condition can become a filter."""
+        """Join the clock to the nullable side if ON reads the time: there the condition can become
+        a filter.
+        """
         if not clock.mentions_clock(join.args.get("on")):
             return sides
         if join.side == "RIGHT":
@@ -167,7 +208,11 @@ class FromClause:
 
     def _expand(self, rows: ScopedRows, join: exp.Join) -> ScopedRows:
         """Call a function in FROM for each row of the items before it."""
-        on = [part for part in and_operands(join.args["on"]) if part != exp.true()] if join.args.get("on") else []
+        on = (
+            [part for part in and_operands(join.args["on"]) if part != exp.true()]
+            if join.args.get("on")
+            else []
+        )
         optional = join.side == "LEFT"
         if _cannot_be_called_per_row(join):
             raise Unsupported.construct(
@@ -199,26 +244,36 @@ class FromClause:
         if isinstance(item, exp.Lateral) and isinstance(item.this, exp.Subquery):
             # The first item of FROM: a LATERAL has nothing before it to refer to.
             item = exp.Subquery(this=item.this.this.copy(), alias=item.args["alias"].copy())
-        if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Select | exp.SetOperation | exp.Values):
+        if isinstance(item, exp.Subquery) and isinstance(
+            item.this, exp.Select | exp.SetOperation | exp.Values
+        ):
             return self._derived_table(item, scope)
         if isinstance(item, exp.Subquery):  # parentheses around a join
             return self._parenthesized_join(item, scope)
         if values := _values_of(item):
             return _name_columns(item, self.builder.query(values, self.ctes), scope)
         if is_function_item(item):
-            return self._expand(ScopedRows(Scan(ONE, self.fresh("one")), scope), exp.Join(this=item))
+            return self._expand(
+                ScopedRows(Scan(ONE, self.fresh("one")), scope), exp.Join(this=item)
+            )
         assert isinstance(item, exp.Table), f"unexpected {type(item).__name__}"
         return self._table(item, scope)
 
     def _derived_table(self, item: exp.Subquery, scope: Scope) -> ScopedRows:
-        """Build a subquery in FROM, with the bindings if it refers to a column of an enclosing query."""
+        """Build a subquery in FROM, with the bindings if it refers to a column of an enclosing
+        query.
+        """
         bindings = self.bindings
         if bindings is None or scope.outer is None or not outer_columns(item.this, scope.outer):
             return _name_columns(item, self.builder.query(item.this, self.ctes), scope)
         relation = self.builder.query(item.this, self.ctes, scope.outer, bindings)
         shown, binding_refs = output_refs(relation, len(bindings.values))
-        columns = {value: Expr(ref.sql) for value, ref in zip(bindings.values, binding_refs, strict=True)}
-        return _name_columns(item, relation, scope.with_bindings(columns, bindings.casts), len(shown))
+        columns = {
+            value: Expr(ref.sql) for value, ref in zip(bindings.values, binding_refs, strict=True)
+        }
+        return _name_columns(
+            item, relation, scope.with_bindings(columns, bindings.casts), len(shown)
+        )
 
     def _parenthesized_join(self, item: exp.Subquery, scope: Scope) -> ScopedRows:
         if not item.alias:
@@ -228,7 +283,9 @@ class FromClause:
         own = inner.scope
         names = unique_names([name for name, _ in own.output])
         outputs = [Named(name, expr) for name, (_, expr) in zip(names, own.output, strict=True)]
-        bindings = [Named(binding_name(number), expr) for number, expr in enumerate(own.bindings.values())]
+        bindings = [
+            Named(binding_name(number), expr) for number, expr in enumerate(own.bindings.values())
+        ]
         whole = Project(inner.rows, (*outputs, *bindings), self.fresh("j"))
         named = zip(own.bindings, bindings, strict=True)
         columns = {value: Expr.ref(whole.alias, binding.name) for value, binding in named}
@@ -252,7 +309,9 @@ class FromClause:
         return _name_columns(item, Scan(found, self.fresh(item.alias_or_name)), scope)
 
     def _look_up(self, item: exp.Table) -> Table | str:
-        """Return the table of that name, or the text of the view; what is refused in it is refused here."""
+        """Return the table of that name, or the text of the view; what is refused in it is refused
+        here.
+        """
         try:
             return self.builder.table(item.db, item.name)
         except QueryError as error:
@@ -261,7 +320,9 @@ class FromClause:
 
 
 def _filter_early(rows: ScopedRows) -> ScopedRows:
-    """Filter rows by the conjuncts of WHERE whose columns are all in scope: a LATERAL is computed for fewer rows."""
+    """Filter rows by the conjuncts of WHERE whose columns are all in scope: a LATERAL is computed
+    for fewer rows.
+    """
     ready = rows.scope.ready_conditions()
     relation = filter_rows(rows.rows, [rows.scope.resolve(condition) for condition in ready])
     later = [condition for condition in rows.scope.early_conditions if condition not in ready]
@@ -270,7 +331,9 @@ def _filter_early(rows: ScopedRows) -> ScopedRows:
 
 def _scope_of_join(join: exp.Join, left: Scope, right: Scope) -> Scope:
     using = {name: (left.unqualified(name), right.unqualified(name)) for name in _using(join)}
-    return left.with_join(right, {name: _merged_column(*pair, join.side) for name, pair in using.items()})
+    return left.with_join(
+        right, {name: _merged_column(*pair, join.side) for name, pair in using.items()}
+    )
 
 
 def _condition(join: exp.Join, left: Scope, right: Scope, joined: Scope) -> Expr | None:
@@ -280,7 +343,9 @@ def _condition(join: exp.Join, left: Scope, right: Scope, joined: Scope) -> Expr
         return Expr.parse(" AND ".join(f"({own.sql} = {other.sql})" for own, other in pairs))
     on = join.args.get("on")
     if on is not None and has_subquery(on):
-        return _joined_by([joined.resolve(part) for part in and_operands(on) if not has_subquery(part)])
+        return _joined_by(
+            [joined.resolve(part) for part in and_operands(on) if not has_subquery(part)]
+        )
     return joined.resolve(on) if on else None
 
 
@@ -288,7 +353,9 @@ def _using(join: exp.Join) -> list[str]:
     return [column.name for column in join.args.get("using") or ()]
 
 
-def _expansion(function: FunctionItem, alias: str, scope: Scope, on: Sequence[exp.Expression] | None) -> Expansion:
+def _expansion(
+    function: FunctionItem, alias: str, scope: Scope, on: Sequence[exp.Expression] | None
+) -> Expansion:
     """Return the call of a function for each row; with `on`, like a LEFT JOIN by these conditions."""
     refs = [Ref(alias, name) for name in function.columns]
     inside = Scope(scope).with_columns(function.alias, function.columns, refs)
@@ -304,8 +371,12 @@ def _values_of(item: exp.Expression) -> exp.Values | None:
     return item.this if isinstance(item, exp.Table) and isinstance(item.this, exp.Values) else None
 
 
-def _name_columns(item: exp.Expression, relation: Relation, scope: Scope, shown: int | None = None) -> ScopedRows:
-    """Add the first `shown` columns of a FROM item, or all, to the scope under the names of its alias."""
+def _name_columns(
+    item: exp.Expression, relation: Relation, scope: Scope, shown: int | None = None
+) -> ScopedRows:
+    """Add the first `shown` columns of a FROM item, or all, to the scope under the names of its
+    alias.
+    """
     refs = relation.columns[:shown]
     names = _column_names([ref.column for ref in refs], item)
     return ScopedRows(relation, scope.with_columns(item.alias_or_name, names, refs))
@@ -322,7 +393,9 @@ _KINDS: dict[str, JoinKind] = {"LEFT": "left", "RIGHT": "left", "FULL": "full"}
 
 
 def _cannot_be_called_per_row(join: exp.Join) -> bool:
-    """Return True if a join cannot be made by calling a function for each row: RIGHT, FULL, USING, a subquery in ON."""
+    """Return True if a join cannot be made by calling a function for each row: RIGHT, FULL, USING,
+    a subquery in ON.
+    """
     on = join.args.get("on")
     has_outer_subquery = join.side == "LEFT" and on is not None and has_subquery(on)
     return join.side in ("RIGHT", "FULL") or bool(join.args.get("using")) or has_outer_subquery

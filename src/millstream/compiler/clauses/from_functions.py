@@ -40,7 +40,9 @@ def _call(item: exp.Expression) -> exp.Expression | None:
 
 
 def _qualified(item: exp.Table) -> exp.Expression | None:
-    """Return the call of a FROM item with its schema, which the parser keeps beside the call and not in it."""
+    """Return the call of a FROM item with its schema, which the parser keeps beside the call and
+    not in it.
+    """
     inner, schema = item.this, item.args.get("db")
     if isinstance(inner, exp.Func) and schema is not None:
         return exp.Dot(this=schema.copy(), expression=inner.copy())
@@ -48,7 +50,9 @@ def _qualified(item: exp.Table) -> exp.Expression | None:
 
 
 def function_item(item: exp.Expression) -> FunctionItem:
-    """Return the function call of a FROM item; raise Unsupported if it has a column definition list."""
+    """Return the function call of a FROM item; raise Unsupported if it has a column definition
+    list.
+    """
     call = _call(item)
     assert call is not None
     alias = item.args.get("alias") or call.args.get("alias")
@@ -56,7 +60,11 @@ def function_item(item: exp.Expression) -> FunctionItem:
     # The parser keeps the ordinality column of unnest beside the others.
     ordinality = call.args.get("offset") if isinstance(call, exp.Unnest) else None
     names = [column.name for column in (*columns, *filter(None, [ordinality]))]
-    if alias is None or not names or any(not isinstance(column, exp.Identifier) for column in columns):
+    if (
+        alias is None
+        or not names
+        or any(not isinstance(column, exp.Identifier) for column in columns)
+    ):
         raise Unsupported.construct(
             "a function in FROM with a list of column definitions",
             reason="Millstream does not maintain it yet.",

@@ -16,7 +16,12 @@ from millstream.algebra.relation import Filter, Limit, Named, Order, Project, Re
 from millstream.algebra.types import PgType
 from millstream.compiler.clauses import clock
 from millstream.compiler.clauses.windows import build_windows
-from millstream.compiler.decorrelate.clauses import FreshAlias, OutputColumns, limit_per_binding, tie_breakers
+from millstream.compiler.decorrelate.clauses import (
+    FreshAlias,
+    OutputColumns,
+    limit_per_binding,
+    tie_breakers,
+)
 from millstream.compiler.decorrelate.row_checks import without_row_checks
 from millstream.errors import Unsupported
 
@@ -42,7 +47,9 @@ def apply_limit(
     output: OutputColumns,
     fresh: FreshAlias,
 ) -> Relation:
-    """Apply LIMIT and OFFSET; return the relation unchanged if there is neither: a table has no order."""
+    """Apply LIMIT and OFFSET; return the relation unchanged if there is neither: a table has no
+    order.
+    """
     count = limit_text(query)
     if not count:
         return relation
@@ -57,7 +64,9 @@ def apply_limit(
     return Project(limit, outputs, fresh("q"))
 
 
-def apply_distinct_on(select: exp.Select, relation: Relation, listed: SelectList, fresh: FreshAlias) -> Relation:
+def apply_distinct_on(
+    select: exp.Select, relation: Relation, listed: SelectList, fresh: FreshAlias
+) -> Relation:
     """Keep the first row of each partition of DISTINCT ON; all columns break ties."""
     if limit_text(select):
         raise Unsupported.construct(
@@ -70,7 +79,9 @@ def apply_distinct_on(select: exp.Select, relation: Relation, listed: SelectList
     ties = tie_breakers([output.expr for output in listed.outputs], listed.types())
     keys = [*listed.distinct_on, *(binding.expr for binding in listed.bindings)]
     partition_by = ", ".join(key.sql for key in keys)
-    number = Expr.parse(f"row_number() OVER (PARTITION BY {partition_by} ORDER BY {', '.join([*terms, *ties])})")
+    number = Expr.parse(
+        f"row_number() OVER (PARTITION BY {partition_by} ORDER BY {', '.join([*terms, *ties])})"
+    )
     columns = [*listed.outputs, *listed.bindings]
     relation, exprs = build_windows(relation, [*(column.expr for column in columns), number], fresh)
     first = Filter(relation, Expr.parse(f"({exprs[-1].sql}) = 1"))
@@ -94,9 +105,15 @@ def order_terms(select: exp.Select) -> list[exp.Expression]:
 
 
 def limit_text(query: exp.Expression) -> str:
-    """Return LIMIT and OFFSET as PostgreSQL reads them, '' without either; raise Unsupported if they may change."""
-    clauses = [clause for name in ("limit", "offset") if (clause := query.args.get(name)) is not None]
-    if changing := [clause for clause in clauses if clause.find(exp.Select) or clock.mentions_clock(clause)]:
+    """Return LIMIT and OFFSET as PostgreSQL reads them, '' without either; raise Unsupported if
+    they may change.
+    """
+    clauses = [
+        clause for name in ("limit", "offset") if (clause := query.args.get(name)) is not None
+    ]
+    if changing := [
+        clause for clause in clauses if clause.find(exp.Select) or clock.mentions_clock(clause)
+    ]:
         raise Unsupported.construct(
             "LIMIT or OFFSET that is a subquery or depends on the time",
             reason="The number of rows would change without a change in the data.",
@@ -109,7 +126,9 @@ def limit_text(query: exp.Expression) -> str:
 def _order(query: exp.Expression, sort_keys: Sequence[Expr]) -> tuple[Order, ...]:
     """Return sort keys with the directions that ORDER BY gives them."""
     directions = [_direction(term) for term in query.args["order"].expressions] if sort_keys else []
-    return tuple(Order(key, direction) for key, direction in zip(sort_keys, directions, strict=True))
+    return tuple(
+        Order(key, direction) for key, direction in zip(sort_keys, directions, strict=True)
+    )
 
 
 def _direction(order: exp.Expression) -> str:

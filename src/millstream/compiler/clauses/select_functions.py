@@ -19,15 +19,25 @@ from millstream.errors import Unsupported
 
 
 class SetReturningCalls:
-    """The calls of a query that return sets; `names` asks the server, and tells which of them return rows."""
+    """The calls of a query that return sets; `names` asks the server, and tells which of them
+    return rows.
+    """
 
-    def __init__(self, names: Callable[[], Mapping[str, bool]], fresh: Callable[[str], str]) -> None:
+    def __init__(
+        self, names: Callable[[], Mapping[str, bool]], fresh: Callable[[str], str]
+    ) -> None:
         self.names = names
         self.fresh = fresh
 
-    def expand(self, relation: Relation, expressions: Sequence[Expr]) -> tuple[Relation, list[Expr]]:
-        """Return the rows that the calls in expressions produce, and the expressions over those rows."""
-        calls = list(dict.fromkeys(call for expr in expressions for call in self._outermost(expr.tree)))
+    def expand(
+        self, relation: Relation, expressions: Sequence[Expr]
+    ) -> tuple[Relation, list[Expr]]:
+        """Return the rows that the calls in expressions produce, and the expressions over those
+        rows.
+        """
+        calls = list(
+            dict.fromkeys(call for expr in expressions for call in self._outermost(expr.tree))
+        )
         if not calls:
             return relation, list(expressions)
         self._refuse(calls)
@@ -55,8 +65,12 @@ class SetReturningCalls:
                 node=nested[0],
             )
 
-    def _over(self, expression: Expr, results: Mapping[Expr, Ref], carried: Mapping[Ref, Ref]) -> Expr:
-        """Return an expression with its calls and columns replaced by the columns that hold their values."""
+    def _over(
+        self, expression: Expr, results: Mapping[Expr, Ref], carried: Mapping[Ref, Ref]
+    ) -> Expr:
+        """Return an expression with its calls and columns replaced by the columns that hold their
+        values.
+        """
 
         def replace(node: exp.Expression) -> exp.Expression:
             result = results.get(Expr.of(node)) if self._is_call(node) else None
@@ -64,7 +78,9 @@ class SetReturningCalls:
 
         made = set(results.values())
         without_calls = Expr.of(transform(expression.tree, replace))
-        return without_calls.substitute({old: Expr(new.sql) for old, new in carried.items() if old not in made})
+        return without_calls.substitute(
+            {old: Expr(new.sql) for old, new in carried.items() if old not in made}
+        )
 
     def inside(self, node: exp.Expression) -> bool:
         """Return True if an expression contains a set-returning call."""
@@ -86,4 +102,8 @@ class SetReturningCalls:
 
 
 def _in_step(calls: Sequence[Expr]) -> Expr:
-    return calls[0] if len(calls) == 1 else Expr(f"{quoted(ROWS_FROM)}({', '.join(call.sql for call in calls)})")
+    return (
+        calls[0]
+        if len(calls) == 1
+        else Expr(f"{quoted(ROWS_FROM)}({', '.join(call.sql for call in calls)})")
+    )

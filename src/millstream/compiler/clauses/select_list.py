@@ -1,4 +1,6 @@
-"""Build the select list, with DISTINCT, ORDER BY and LIMIT; sort columns are carried along until LIMIT is applied."""
+"""Build the select list, with DISTINCT, ORDER BY and LIMIT; sort columns are carried along until
+LIMIT is applied.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def listed_expressions(select: exp.Select) -> list[exp.Expression]:
 
 
 def select_list_of(
-    select: exp.Select, exprs: Sequence[Expr], binding_count: int, types: Callable[[], tuple[PgType, ...]]
+    select: exp.Select,
+    exprs: Sequence[Expr],
+    binding_count: int,
+    types: Callable[[], tuple[PgType, ...]],
 ) -> SelectList:
     """Sort the resolved `listed_expressions`, and the binding columns after them, by their clauses."""
     names = unique_names([item.alias_or_name for item in select.expressions])
@@ -45,7 +50,9 @@ def select_list_of(
     )
 
 
-def build_select_list(select: exp.Select, relation: Relation, listed: SelectList, fresh: FreshAlias) -> Relation:
+def build_select_list(
+    select: exp.Select, relation: Relation, listed: SelectList, fresh: FreshAlias
+) -> Relation:
     """Project rows to the select list, then apply DISTINCT or DISTINCT ON, and LIMIT."""
     if listed.distinct_on:
         return apply_distinct_on(select, relation, listed, fresh)
@@ -55,12 +62,16 @@ def build_select_list(select: exp.Select, relation: Relation, listed: SelectList
     exprs = [output.expr for output in listed.outputs]
     unlisted = [key for key in dict.fromkeys(listed.sort_keys) if key not in exprs]
     sort_columns = [Named(f"__ms_order_{number}", key) for number, key in enumerate(unlisted)]
-    whole: Relation = Project(relation, (*listed.outputs, *sort_columns, *listed.bindings), fresh("q"))
+    whole: Relation = Project(
+        relation, (*listed.outputs, *sort_columns, *listed.bindings), fresh("q")
+    )
     if select.args.get("distinct"):
         whole = distinct_rows(whole, fresh)
     sortable = [*exprs, *unlisted]
     sort_keys = [Expr(whole.columns[sortable.index(key)].sql) for key in listed.sort_keys]
-    output = OutputColumns(tuple(output.name for output in listed.outputs), len(listed.bindings), listed.types)
+    output = OutputColumns(
+        tuple(output.name for output in listed.outputs), len(listed.bindings), listed.types
+    )
     return apply_limit(select, whole, sort_keys, output, fresh)
 
 

@@ -47,14 +47,17 @@ def _named_like(relation: Relation, groups: Relation, fresh: FreshAlias) -> Rela
 
 
 def flatten_chain(query: exp.SetOperation) -> list[exp.SetOperation]:
-    """Return the operations of a chain of UNION or UNION ALL, innermost first; any other operation alone.
+    """Return the operations of a chain of UNION or UNION ALL, innermost first; any other operation
+    alone.
 
     A UNION at the end removes all duplicates, so the operations before it may be UNION ALL.
     """
     operations = [query]
     while isinstance(operations[-1], exp.Union):
         before = operations[-1].this
-        if not isinstance(before, exp.Union) or any(before.args.get(clause) for clause in _OWN_CLAUSES):
+        if not isinstance(before, exp.Union) or any(
+            before.args.get(clause) for clause in _OWN_CLAUSES
+        ):
             break
         if before.args.get("distinct") and not query.args.get("distinct"):
             break
@@ -68,11 +71,14 @@ _OWN_CLAUSES = ("order", "limit", "offset", "with_")
 Types = tuple[PgType, ...]
 
 
-def types_of_each(operations: Sequence[exp.SetOperation], types: Callable[[exp.Expression], Types]) -> list[Types]:
+def types_of_each(
+    operations: Sequence[exp.SetOperation], types: Callable[[exp.Expression], Types]
+) -> list[Types]:
     """Return the output types of each operation of a chain.
 
-    PostgreSQL resolves types pair by pair, and casts: bpchar united with text loses its trailing spaces. A part with
-    the types of the parts before it does not change them, so the server need not be asked about the whole chain.
+    PostgreSQL resolves types pair by pair, and casts: bpchar united with text loses its trailing
+    spaces. A part with the types of the parts before it does not change them, so the server need
+    not be asked about the whole chain.
     """
     of_each = [types(operations[0])]
     for operation in operations[1:]:
@@ -82,7 +88,11 @@ def types_of_each(operations: Sequence[exp.SetOperation], types: Callable[[exp.E
 
 
 def combine_rows(
-    query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: Sequence[Types], fresh: FreshAlias
+    query: exp.SetOperation,
+    parts: list[Relation],
+    names: tuple[str, ...],
+    types: Sequence[Types],
+    fresh: FreshAlias,
 ) -> Relation:
     """Combine the rows of several queries; `types` has the output types of each operation."""
     if not isinstance(query, exp.Union):
@@ -95,7 +105,11 @@ def combine_rows(
 
 
 def _combine_by_counts(
-    query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: Types, fresh: FreshAlias
+    query: exp.SetOperation,
+    parts: list[Relation],
+    names: tuple[str, ...],
+    types: Types,
+    fresh: FreshAlias,
 ) -> Relation:
     """Build INTERSECT and EXCEPT from the number of times that each row occurs on either side."""
     groups = _count_sides(parts, types, fresh)
@@ -109,7 +123,9 @@ def _combine_by_counts(
 
 
 def _count_sides(parts: Sequence[Relation], types: Types, fresh: FreshAlias) -> Aggregate:
-    """Return each distinct row of two relations: keys k0, k1, ...; m0 and m1 count the rows of either side."""
+    """Return each distinct row of two relations: keys k0, k1, ...; m0 and m1 count the rows of
+    either side.
+    """
     width = len(parts[0].columns)
     sides = tuple(_numbered_side(part, number, fresh) for number, part in enumerate(parts))
     columns = [f"c{n}" for n in range(width)]
@@ -127,11 +143,15 @@ def _numbered_side(part: Relation, number: int, fresh: FreshAlias) -> Project:
     return Project(part, (*outputs, Named("side", Expr(str(number)))), fresh("side"))
 
 
-def _repeat(query: exp.SetOperation, groups: Aggregate, names: tuple[str, ...], fresh: FreshAlias) -> Relation:
+def _repeat(
+    query: exp.SetOperation, groups: Aggregate, names: tuple[str, ...], fresh: FreshAlias
+) -> Relation:
     """Repeat each row of INTERSECT ALL min(left, right) times, of EXCEPT ALL left - right times."""
     left, right = (Ref(groups.alias, measure.name).sql for measure in groups.measures)
     times = f"LEAST({left}, {right})" if isinstance(query, exp.Intersect) else f"({left} - {right})"
-    call = Expansion(fresh("times"), ("n",), Expr.parse(f"generate_series(CAST(1 AS BIGINT), {times})"))
+    call = Expansion(
+        fresh("times"), ("n",), Expr.parse(f"generate_series(CAST(1 AS BIGINT), {times})")
+    )
     rows = Expand(groups, call, fresh("x"))
     outputs = tuple(Named(name, Expr.ref(rows.alias, f"c{n}")) for n, name in enumerate(names))
     return Project(rows, outputs, fresh("q"))

@@ -1,17 +1,20 @@
-"""Carry the ORDER BY of a subquery in FROM into the calls whose result depends on the order of their rows.
+"""Carry the ORDER BY of a subquery in FROM into the calls whose result depends on the order of
+their rows.
 
     SELECT string_agg(q.x, ',') FROM (SELECT a.x FROM a ORDER BY a.y) AS q
 
     SELECT string_agg(q.x, ',' ORDER BY q.__ms_sorted_0)
     FROM (SELECT a.x, a.y AS __ms_sorted_0 FROM a ORDER BY a.y) AS q
 
-A relation has no order, but PostgreSQL keeps that of a sorted subquery in practice, through WHERE and plain select
-lists, and its manual offers the form. The same holds for views and WITH queries, and for window functions without an
-ORDER BY of their own, whose frame is written out then: an ORDER BY would change it.
+A relation has no order, but PostgreSQL keeps that of a sorted subquery in practice, through WHERE
+and plain select lists, and its manual offers the form. The same holds for views and WITH queries,
+and for window functions without an ORDER BY of their own, whose frame is written out then: an ORDER
+BY would change it.
 
-Where the sorted subquery is joined, or is one part of a UNION ALL, the order that PostgreSQL shows depends on its plan.
-Such a query is refused. So are LIMIT and DISTINCT ON without an ORDER BY of their own over a sorted subquery:
-PostgreSQL takes the first rows of the subquery's order, which is easily written beside them.
+Where the sorted subquery is joined, or is one part of a UNION ALL, the order that PostgreSQL shows
+depends on its plan. Such a query is refused. So are LIMIT and DISTINCT ON without an ORDER BY of
+their own over a sorted subquery: PostgreSQL takes the first rows of the subquery's order, which is
+easily written beside them.
 """
 
 from __future__ import annotations
@@ -29,11 +32,16 @@ from millstream.errors import Unsupported
 COLUMN = "__ms_sorted_"
 
 _LISTS = ("array_agg", "string_agg", "xmlagg", "any_value")
-_JSON = tuple(f"{name}{how}" for name in ("json", "jsonb") for how in ("_agg", "_agg_strict", "_object_agg"))
-_OBJECTS = tuple(
-    f"{name}_object_agg_{how}" for name in ("json", "jsonb") for how in ("strict", "unique", "unique_strict")
+_JSON = tuple(
+    f"{name}{how}" for name in ("json", "jsonb") for how in ("_agg", "_agg_strict", "_object_agg")
 )
-# The server's own aggregates whose result depends on the order of the rows. Of a user's aggregates any may.
+_OBJECTS = tuple(
+    f"{name}_object_agg_{how}"
+    for name in ("json", "jsonb")
+    for how in ("strict", "unique", "unique_strict")
+)
+# The server's own aggregates whose result depends on the order of the rows. Of a user's aggregates
+# any may.
 SENSITIVE = frozenset({*_LISTS, *_JSON, *_OBJECTS})
 _BY_POSITION = frozenset({"row_number", "lag", "lead", "ntile"})
 _BY_FRAME = frozenset({"first_value", "last_value", "nth_value"})
@@ -69,16 +77,24 @@ class SubqueryOrder:
             _write_order(call, keys)
 
     def _check_first_rows(self, select: exp.Select) -> None:
-        """Refuse to choose the first rows of a sorted subquery by another order than PostgreSQL does in practice."""
+        """Refuse to choose the first rows of a sorted subquery by another order than PostgreSQL
+        does in practice.
+        """
         on = _distinct_on(select)
-        if select.args.get("order") or not (on or _cuts_rows(select)) or not self._passes_order(select, on=on):
+        if (
+            select.args.get("order")
+            or not (on or _cuts_rows(select))
+            or not self._passes_order(select, on=on)
+        ):
             return
         items = list(_items(select))
         if len(items) == 1 and self._is_sorted(items[0]):
             raise _refusal_of_first_rows(items[0], on=on)
 
     def _order_under(self, select: exp.Select, call: exp.Expression) -> list[Key]:
-        """Return the order of the rows of a SELECT's FROM, with keys that are columns of its only item."""
+        """Return the order of the rows of a SELECT's FROM, with keys that are columns of its only
+        item.
+        """
         items = list(_items(select))
         sorted_items = [item for item in items if self._is_sorted(item)]
         if len(items) == 1 and sorted_items:
@@ -95,7 +111,9 @@ class SubqueryOrder:
             item.replace(found)
         keys = self._shown_keys(found.this)
         alias = found.args["alias"]
-        return [_outer_key(key, _outside(name, found.this, alias), alias.name) for name, key in keys]
+        return [
+            _outer_key(key, _outside(name, found.this, alias), alias.name) for name, key in keys
+        ]
 
     def _is_sorted(self, item: exp.Expression) -> bool:
         found = self._query_of(item)
@@ -105,12 +123,18 @@ class SubqueryOrder:
         """Return True for a UNION ALL that has a sorted part and no order itself."""
         found = self._query_of(item)
         query = found.this if found is not None else None
-        if not isinstance(query, exp.Union) or query.args.get("distinct") or query.args.get("order"):
+        if (
+            not isinstance(query, exp.Union)
+            or query.args.get("distinct")
+            or query.args.get("order")
+        ):
             return False
         return any(self._is_sorted_query(part) for part in (query.this, query.expression))
 
     def _is_sorted_query(self, query: exp.Expression) -> bool:
-        """Return True if the rows of a query have an order: its own, or that of the only item of its FROM."""
+        """Return True if the rows of a query have an order: its own, or that of the only item of
+        its FROM.
+        """
         query = query.this if isinstance(query, exp.Subquery) else query
         if query.args.get("order"):
             return True
@@ -128,7 +152,9 @@ class SubqueryOrder:
         return not any(item.find(exp.Window) for item in query.expressions)
 
     def _shown_keys(self, query: exp.Expression) -> list[tuple[str | int, Key]]:
-        """Return the sort keys of a query, each with the name or position of an output column, which is added."""
+        """Return the sort keys of a query, each with the name or position of an output column,
+        which is added.
+        """
         if isinstance(query, exp.Subquery):
             return self._shown_keys(query.this)
         order = query.args.get("order")
@@ -147,7 +173,9 @@ class SubqueryOrder:
     # -- what an item of FROM stands for -----------------------------------------------------
 
     def _query_of(self, item: exp.Expression) -> exp.Subquery | None:
-        """Return an item of FROM as a subquery: the item itself, or the WITH query or view that it names."""
+        """Return an item of FROM as a subquery: the item itself, or the WITH query or view that it
+        names.
+        """
         if isinstance(item, exp.Lateral) and isinstance(item.this, exp.Subquery):
             return exp.Subquery(this=item.this.this.copy(), alias=item.args["alias"].copy())
         if isinstance(item, exp.Subquery):
@@ -163,7 +191,9 @@ class SubqueryOrder:
     # -- calls -------------------------------------------------------------------------------
 
     def _sensitive(self, select: exp.Select) -> Iterator[exp.Expression]:
-        """Yield the calls of a SELECT, without those of its subqueries, that need an order and have none."""
+        """Yield the calls of a SELECT, without those of its subqueries, that need an order and have
+        none.
+        """
         for item in (*select.expressions, select.args.get("having"), select.args.get("order")):
             if item is not None:
                 yield from self._sensitive_in(item)
@@ -182,12 +212,16 @@ class SubqueryOrder:
             yield from self._sensitive_in(child)
 
     def _depends(self, node: exp.Expression) -> bool:
-        """Return True for an aggregate whose result depends on the order of its rows and that has no ORDER BY."""
+        """Return True for an aggregate whose result depends on the order of its rows and that has
+        no ORDER BY.
+        """
         call = node.expression if isinstance(node, exp.Dot) else node
         if not isinstance(call, exp.Anonymous) or not self.aggregates.is_call(node):
             return False
         name = function_name(node).lower()
-        has_order = any(isinstance(argument, exp.Order | exp.Distinct) for argument in call.expressions)
+        has_order = any(
+            isinstance(argument, exp.Order | exp.Distinct) for argument in call.expressions
+        )
         return bool(call.expressions) and not has_order and (name in SENSITIVE or "." in name)
 
 
@@ -232,7 +266,9 @@ def _with_query(item: exp.Table) -> exp.Subquery | None:
             continue
         ctes = list(clause.expressions)
         # A WITH query sees those before it.
-        seen = next((n for n, cte in enumerate(ctes) if any(node is cte for node in path)), len(ctes))
+        seen = next(
+            (n for n, cte in enumerate(ctes) if any(node is cte for node in path)), len(ctes)
+        )
         for cte in ctes[:seen]:
             if cte.alias == item.name:
                 return _inline(item, cte, shadowing)
@@ -256,10 +292,16 @@ def _inline(item: exp.Table, cte: exp.CTE, shadowing: set[str]) -> exp.Subquery 
             way_round="Give each WITH query a name of its own.",
             node=item,
         )
-    return _as_subquery(item, cte.this.copy(), cte.args["alias"].columns) if cte.alias not in names else None
+    return (
+        _as_subquery(item, cte.this.copy(), cte.args["alias"].columns)
+        if cte.alias not in names
+        else None
+    )
 
 
-def _as_subquery(item: exp.Table, query: exp.Expression, columns: Sequence[exp.Expression]) -> exp.Subquery:
+def _as_subquery(
+    item: exp.Table, query: exp.Expression, columns: Sequence[exp.Expression]
+) -> exp.Subquery:
     bindings = item.args.get("alias")
     own = list(bindings.columns) if bindings else []
     listed = [column.copy() for column in (*own, *columns[len(own) :])]
@@ -338,8 +380,14 @@ def _refusal_of_first_rows(item: exp.Expression, *, on: bool) -> Unsupported:
 
 
 def _refusal(call: exp.Expression, name: str) -> Unsupported:
-    where = f'over the sorted subquery "{name}", which is joined or united,' if name else "over a sorted subquery"
-    written = "OVER (... ORDER BY ...)" if isinstance(call, exp.Window) else "array_agg(x ORDER BY y)"
+    where = (
+        f'over the sorted subquery "{name}", which is joined or united,'
+        if name
+        else "over a sorted subquery"
+    )
+    written = (
+        "OVER (... ORDER BY ...)" if isinstance(call, exp.Window) else "array_agg(x ORDER BY y)"
+    )
     return Unsupported.construct(
         f"{printed(call)} {where} without an ORDER BY of its own",
         reason="The order in which PostgreSQL shows such rows depends on its plan.",

@@ -12,7 +12,9 @@ from millstream.algebra.types import Column, PgType
 from millstream.errors import Unsupported
 
 # The row of a query without FROM. It has no columns, but our tables have at least one.
-ONE = ConstantRows((Column("one", PgType(23, "integer", "int4"), not_null=True),), values="VALUES (1)", single=True)
+ONE = ConstantRows(
+    (Column("one", PgType(23, "integer", "int4"), not_null=True),), values="VALUES (1)", single=True
+)
 
 
 def not_constant(part: exp.Expr) -> Unsupported:
@@ -31,7 +33,11 @@ def values_as_selects(values: exp.Values) -> exp.Expression:
     for row in values.expressions:
         listed = row.expressions if isinstance(row, exp.Tuple) else [row]
         selects.append(
-            exp.Select(expressions=[exp.alias_(value.copy(), f"column{n}") for n, value in enumerate(listed, 1)])
+            exp.Select(
+                expressions=[
+                    exp.alias_(value.copy(), f"column{n}") for n, value in enumerate(listed, 1)
+                ]
+            )
         )
     whole = selects[0]
     for select in selects[1:]:

@@ -19,7 +19,9 @@ from millstream.errors import Unsupported
 def build_windows(
     relation: Relation, expressions: Sequence[Expr], fresh: Callable[[str], str]
 ) -> tuple[Relation, list[Expr]]:
-    """Compute the window calls of expressions; return the rows with the results, and the expressions over them."""
+    """Compute the window calls of expressions; return the rows with the results, and the
+    expressions over them.
+    """
     exprs = list(expressions)
     if _calls(exprs):
         relation, exprs = _project_used(relation, exprs, fresh)
@@ -38,13 +40,17 @@ def _project_used(
 ) -> tuple[Relation, list[Expr]]:
     """Project the rows to the columns that are used: a window stores all columns of its input."""
     refs = sorted({ref for expr in expressions for ref in expr.refs})
-    project = Project(relation, tuple(Named(f"p{n}", Expr(ref.sql)) for n, ref in enumerate(refs)), fresh("p"))
+    project = Project(
+        relation, tuple(Named(f"p{n}", Expr(ref.sql)) for n, ref in enumerate(refs)), fresh("p")
+    )
     columns = {ref: Expr(new.sql) for ref, new in zip(refs, project.columns, strict=True)}
     return project, [expr.substitute(columns) for expr in expressions]
 
 
 def inline_named_windows(select: exp.Select) -> exp.Select:
-    """Replace each `OVER w` by the definition of w, in place; raise Unsupported if it extends the definition."""
+    """Replace each `OVER w` by the definition of w, in place; raise Unsupported if it extends the
+    definition.
+    """
     named = {window.name: window for window in select.args.get("windows") or ()}
     for call in list(select.find_all(exp.Window)):
         alias = call.args.get("alias")
@@ -73,7 +79,9 @@ def _keys(call: exp.Window) -> frozenset[Expr]:
 
 
 def _over(expression: Expr, window: Window) -> Expr:
-    """Return an expression over the rows of a window node: its calls and the input's columns become columns of it."""
+    """Return an expression over the rows of a window node: its calls and the input's columns become
+    columns of it.
+    """
     results = {call.expr.sql: Expr.ref(window.alias, call.name) for call in window.calls}
 
     def replace(node: exp.Expression) -> exp.Expression:

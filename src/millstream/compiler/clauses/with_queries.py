@@ -25,9 +25,14 @@ Ctes = Mapping[str, Cte]
 
 
 def text_with(query: exp.Expression, ctes: Ctes) -> str:
-    """Return the text of a query with all WITH queries it may name, so that the server can type it alone."""
+    """Return the text of a query with all WITH queries it may name, so that the server can type it
+    alone.
+    """
     copy = query.copy()
     if ctes:
         listed = [cte.node.copy() for cte in ctes.values()]
-        copy.set("with_", exp.With(expressions=listed, recursive=any(cte.recursive for cte in ctes.values())))
+        copy.set(
+            "with_",
+            exp.With(expressions=listed, recursive=any(cte.recursive for cte in ctes.values())),
+        )
     return printed(restore_clock_calls(copy))

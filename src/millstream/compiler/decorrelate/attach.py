@@ -1,8 +1,8 @@
 """Attach subqueries to the rows of the query that contains them.
 
-A `Host` is a relation that subqueries are joined to, one after the other; each join adds the columns that stand for the
-subquery in an expression. The protocols at the end break the recursion between building a query, its expressions, and
-the subqueries in these.
+A `Host` is a relation that subqueries are joined to, one after the other; each join adds the
+columns that stand for the subquery in an expression. The protocols at the end break the recursion
+between building a query, its expressions, and the subqueries in these.
 """
 
 from __future__ import annotations
@@ -39,22 +39,29 @@ class Host:
     """Collects the joins of subqueries to some rows: a builder, which grows with each subquery."""
 
     relation: Relation | None
-    """None for the groups of a query: they are built after the subqueries that are joined to them."""
+    """None for the groups of a query: they are built after the subqueries that are joined to them.
+    """
     scope: Scope
     over: Callable[[Expr], Expr] = lambda expression: expression
-    """Rewrites an expression in terms of the host's rows: for groups, keys and aggregates become columns."""
+    """Rewrites an expression in terms of the host's rows: for groups, keys and aggregates become
+    columns.
+    """
     ungrouped_rows: Relation | None = None
     """For groups: the rows that are grouped."""
     joined_aliases: set[str] = field(default_factory=set)
     """Aliases of the subqueries joined so far."""
     joins: list[PendingJoin] = field(default_factory=list)
 
-    def join(self, right: Relation, condition: Expr | None, kind: JoinKind, mark: Ref | None = None) -> None:
+    def join(
+        self, right: Relation, condition: Expr | None, kind: JoinKind, mark: Ref | None = None
+    ) -> None:
         """Record a join of the host to a subquery."""
         self.joined_aliases |= {ref.alias for ref in right.columns}
         if mark is not None:
             self.joined_aliases.add(mark.alias)
-        self.joins.append(PendingJoin(right, self.over(condition) if condition else None, kind, mark))
+        self.joins.append(
+            PendingJoin(right, self.over(condition) if condition else None, kind, mark)
+        )
 
     def mark_join(self, right: Relation, correlations: Sequence[Expr], alias: str) -> Expr:
         """Record a mark join; return its mark, a column that is true if the row has a match."""
@@ -102,7 +109,9 @@ class KeyedSubquery:
         return "left" if self.pairs else "inner"
 
     def join_condition(self, alias: str, prefix: str) -> Expr | None:
-        """Return the correlations, with columns `prefix`0, `prefix`1, ... of an alias as the inner sides."""
+        """Return the correlations, with columns `prefix`0, `prefix`1, ... of an alias as the inner
+        sides.
+        """
         conditions = list[Expr]()
         for number, (_, outer) in enumerate(self.pairs):
             inner = Expr.ref(alias, f"{prefix}{number}")
@@ -124,7 +133,9 @@ class SubqueryBuilder(Protocol):
     aggregates: Aggregates
     sets: SetReturningCalls
 
-    def decorrelate(self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation) -> Correlated:
+    def decorrelate(
+        self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation
+    ) -> Correlated:
         """Build a subquery for all bindings."""
 
     def from_where(self, select: exp.Select, outer: Scope, ctes: Ctes) -> FilteredRows:
@@ -152,7 +163,9 @@ class SubqueryJoiner(Protocol):
     def decorrelate(self, query: exp.Expression, host: Host) -> Correlated:
         """Decorrelate a subquery."""
 
-    def decorrelate_by_keys(self, query: exp.Expression, host: Host, *, exact: bool = False) -> KeyedSubquery:
+    def decorrelate_by_keys(
+        self, query: exp.Expression, host: Host, *, exact: bool = False
+    ) -> KeyedSubquery:
         """Decorrelate a subquery so that its correlations are equalities."""
 
 

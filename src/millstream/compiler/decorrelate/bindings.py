@@ -1,7 +1,7 @@
 """Bindings: the distinct values of the outer columns that a subquery refers to.
 
-A correlated subquery has another result for each value of its outer columns. Build it once for all of them, over the
-distinct values D (the "domain" of Neumann and Kemper):
+A correlated subquery has another result for each value of its outer columns. Build it once for all
+of them, over the distinct values D (the "domain" of Neumann and Kemper):
 
     c, LATERAL (SELECT o.id FROM o WHERE o.total > c.bound ORDER BY o.id LIMIT 3)
 
@@ -9,12 +9,12 @@ distinct values D (the "domain" of Neumann and Kemper):
     Q   SELECT o.id, D.bound FROM D, o WHERE o.total > D.bound, the first 3 for each D.bound
     c joined to Q by c.bound IS NOT DISTINCT FROM Q.bound
 
-Each SELECT of the subquery that refers to an outer column joins D in its FROM, and passes D's columns on as its last
-output columns: the *binding columns*. On the way these become group keys, PARTITION BY keys of windows, and columns
-of set operations.
+Each SELECT of the subquery that refers to an outer column joins D in its FROM, and passes D's
+columns on as its last output columns: the *binding columns*. On the way these become group keys,
+PARTITION BY keys of windows, and columns of set operations.
 
-D has the text of a value if equal values can look different: 1.0 and 1.00 are equal, but a subquery that prints the
-value has another result for each.
+D has the text of a value if equal values can look different: 1.0 and 1.00 are equal, but a subquery
+that prints the value has another result for each.
 """
 
 from __future__ import annotations
@@ -61,12 +61,17 @@ class Bindings:
     @property
     def keys(self) -> tuple[Expr, ...]:
         """The columns of D: each value, or its text if equal values of its type can look different."""
-        return tuple(Expr.parse(f"CAST({v.sql} AS TEXT)") if v in self.casts else v for v in self.values)
+        return tuple(
+            Expr.parse(f"CAST({v.sql} AS TEXT)") if v in self.casts else v for v in self.values
+        )
 
     @property
     def key_types(self) -> tuple[PgType, ...]:
         """The types of `keys`."""
-        return tuple(_TEXT if v in self.casts else type_ for v, type_ in zip(self.values, self.types, strict=True))
+        return tuple(
+            _TEXT if v in self.casts else type_
+            for v, type_ in zip(self.values, self.types, strict=True)
+        )
 
     @property
     def casts(self) -> dict[Expr, str]:
@@ -76,11 +81,15 @@ class Bindings:
 
     def correlations(self, binding_refs: Iterable[Expr]) -> tuple[Expr, ...]:
         """Return the conditions that join the outer rows to rows with these binding columns."""
-        return tuple(not_distinct(key, ref) for key, ref in zip(self.keys, binding_refs, strict=True))
+        return tuple(
+            not_distinct(key, ref) for key, ref in zip(self.keys, binding_refs, strict=True)
+        )
 
     def join_to(self, left: ScopedRows, alias: str) -> ScopedRows:
         """Return the cross join of rows and D, with a scope that reads outer columns from D."""
-        return ScopedRows(Join(left.rows, self.distinct_values(alias)), self.scope_under(left.scope, alias))
+        return ScopedRows(
+            Join(left.rows, self.distinct_values(alias)), self.scope_under(left.scope, alias)
+        )
 
     def scope_under(self, scope: Scope, alias: str) -> Scope:
         """Return a scope that reads outer columns from `distinct_values(alias)`."""
@@ -93,10 +102,14 @@ class Bindings:
 
 @dataclass(frozen=True)
 class BoundRows(ScopedRows):
-    """The rows that the select list of a subquery is over, and the binding columns that it passes on."""
+    """The rows that the select list of a subquery is over, and the binding columns that it passes
+    on.
+    """
 
     binding_refs: tuple[Expr, ...] = ()
-    """The binding columns: columns of D, or `o.customer` for the condition `o.customer = c.id`, which needs no D."""
+    """The binding columns: columns of D, or `o.customer` for the condition `o.customer = c.id`,
+    which needs no D.
+    """
     bindings: Bindings | None = None
     """None if no D is joined."""
 
@@ -110,7 +123,9 @@ _IDENTICAL_IF_EQUAL = frozenset(
 
 
 def _equal_is_identical(type_: PgType) -> bool:
-    plain = type_.kind == "enum" or (type_.kind in ("base", "domain") and type_.base in _IDENTICAL_IF_EQUAL)
+    plain = type_.kind == "enum" or (
+        type_.kind in ("base", "domain") and type_.base in _IDENTICAL_IF_EQUAL
+    )
     return plain and type_.collation != "nondeterministic"
 
 

@@ -1,4 +1,5 @@
-"""Clauses of a subquery that is computed for all bindings at once: LIMIT, joins, aggregates without GROUP BY.
+"""Clauses of a subquery that is computed for all bindings at once: LIMIT, joins, aggregates without
+GROUP BY.
 
 LIMIT 3                    row_number() OVER (PARTITION BY bindings ORDER BY ...) <= 3
 a RIGHT JOIN b             both sides are joined to the bindings, and the bindings must be equal
@@ -14,10 +15,24 @@ from sqlglot import exp
 
 from millstream.algebra.dialect import printed
 from millstream.algebra.expr import Expr, all_of, unwrapped
-from millstream.algebra.relation import Aggregate, Filter, Join, Measure, Named, Order, Project, Relation
+from millstream.algebra.relation import (
+    Aggregate,
+    Filter,
+    Join,
+    Measure,
+    Named,
+    Order,
+    Project,
+    Relation,
+)
 from millstream.algebra.types import PgType
 from millstream.compiler.clauses.windows import build_windows
-from millstream.compiler.decorrelate.bindings import Bindings, binding_name, not_distinct, output_refs
+from millstream.compiler.decorrelate.bindings import (
+    Bindings,
+    binding_name,
+    not_distinct,
+    output_refs,
+)
 from millstream.compiler.decorrelate.row_checks import without_row_checks
 from millstream.compiler.decorrelate.scope import Scope, ScopedRows
 from millstream.errors import Unsupported
@@ -46,7 +61,11 @@ class OutputColumns:
 
 
 def limit_per_binding(
-    query: exp.Expression, relation: Relation, order: Sequence[Order], output: OutputColumns, fresh: FreshAlias
+    query: exp.Expression,
+    relation: Relation,
+    order: Sequence[Order],
+    output: OutputColumns,
+    fresh: FreshAlias,
 ) -> Relation:
     """Apply LIMIT and OFFSET to the rows of each binding."""
     columns, keys = output_refs(relation, output.binding_count)
@@ -67,7 +86,11 @@ def limit_per_binding(
     for place, ref in enumerate(columns[: len(shown)]):
         exprs[place] = checked[ref].substitute(carried) if ref in checked else exprs[place]
     names = [*output.names, *map(binding_name, range(output.binding_count))]
-    return Project(limited, tuple(Named(name, expr) for name, expr in zip(names, exprs, strict=False)), fresh("q"))
+    return Project(
+        limited,
+        tuple(Named(name, expr) for name, expr in zip(names, exprs, strict=False)),
+        fresh("q"),
+    )
 
 
 def _order_by(terms: Sequence[str]) -> str:
@@ -77,7 +100,11 @@ def _order_by(terms: Sequence[str]) -> str:
 def tie_breakers(columns: Sequence[Expr], types: Sequence[PgType]) -> list[str]:
     """Return sort terms that make an order total: all columns, as text where the type has no order."""
     typed = zip(columns, types, strict=True)
-    return [column.sql if type_.comparable else f"CAST({column.sql} AS TEXT)" for column, type_ in typed if column.refs]
+    return [
+        column.sql if type_.comparable else f"CAST({column.sql} AS TEXT)"
+        for column, type_ in typed
+        if column.refs
+    ]
 
 
 def _has_ties(query: exp.Expression) -> bool:
@@ -88,7 +115,9 @@ def _has_ties(query: exp.Expression) -> bool:
 
 
 def _limit_condition(query: exp.Expression, number: str, position: str) -> Expr:
-    """Return the condition of OFFSET on the row number and of LIMIT on the position, which WITH TIES is the rank."""
+    """Return the condition of OFFSET on the row number and of LIMIT on the position, which WITH
+    TIES is the rank.
+    """
     limit = query.args.get("limit")
     offset = query.args.get("offset")
     skipped = _constant(offset.expression) if offset else "0"
@@ -96,7 +125,9 @@ def _limit_condition(query: exp.Expression, number: str, position: str) -> Expr:
     if limit is not None:
         count_node = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
         count = _constant(count_node) if count_node is not None else "1"
-        conditions.append(f"{position} <= {count} + {skipped}" if offset else f"{position} <= {count}")
+        conditions.append(
+            f"{position} <= {count} + {skipped}" if offset else f"{position} <= {count}"
+        )
     return all_of(map(Expr.parse, conditions))
 
 
@@ -117,18 +148,23 @@ def _constant(node: exp.Expression) -> str:
 
 @dataclass(frozen=True)
 class BoundSides:
-    """Both sides of a join after the bindings are joined to them, and the conditions that make these equal."""
+    """Both sides of a join after the bindings are joined to them, and the conditions that make
+    these equal.
+    """
 
     left: ScopedRows
     right: ScopedRows
     conditions: tuple[Expr, ...] = ()
 
 
-def bind_join_sides(sides: BoundSides, side: str, bindings: Bindings, fresh: FreshAlias) -> BoundSides:
-    """Join the bindings to each side that must have them; `side` is that of the SQL join: LEFT, RIGHT, FULL or ''.
+def bind_join_sides(
+    sides: BoundSides, side: str, bindings: Bindings, fresh: FreshAlias
+) -> BoundSides:
+    """Join the bindings to each side that must have them; `side` is that of the SQL join: LEFT,
+    RIGHT, FULL or ''.
 
-    The preserved side of an outer join must have them if the other one does: each of its rows appears once per
-    binding, matched or not.
+    The preserved side of an outer join must have them if the other one does: each of its rows
+    appears once per binding, matched or not.
     """
     left, right = sides.left, sides.right
     if not left.scope.bindings and not right.scope.bindings:
@@ -147,25 +183,38 @@ def bind_join_sides(sides: BoundSides, side: str, bindings: Bindings, fresh: Fre
 
 
 def bindings_above_join(joined: Scope, right: Scope, side: str) -> Scope:
-    """Return the scope of a join with the bindings of its preserved side, or of either side of a FULL JOIN."""
+    """Return the scope of a join with the bindings of its preserved side, or of either side of a
+    FULL JOIN.
+    """
     if right.bindings and side == "RIGHT":
         return joined.with_bindings(right.bindings, right.casts)
     if right.bindings and side == "FULL":
         pairs = [(value, expr, right.bindings[value]) for value, expr in joined.bindings.items()]
-        either = {value: Expr.parse(f"COALESCE({expr.sql}, {other.sql})") for value, expr, other in pairs}
+        either = {
+            value: Expr.parse(f"COALESCE({expr.sql}, {other.sql})") for value, expr, other in pairs
+        }
         return joined.with_bindings(either, joined.casts)
     return joined
 
 
 def one_row_per_binding(groups: Aggregate, bindings: Bindings, fresh: FreshAlias) -> Relation:
-    """Return one row per binding for aggregates without GROUP BY; without a group, the values over no rows."""
+    """Return one row per binding for aggregates without GROUP BY; without a group, the values over
+    no rows.
+    """
     matched = replace(groups, alias=fresh(f"{groups.alias}_met"))
     rows = bindings.distinct_values(fresh("given"))
     pairs = list(zip(rows.columns, matched.keys, strict=True))
-    correlations = [not_distinct(Expr(ref.sql), Expr.ref(matched.alias, key.name)) for ref, key in pairs]
+    correlations = [
+        not_distinct(Expr(ref.sql), Expr.ref(matched.alias, key.name)) for ref, key in pairs
+    ]
     keys = [Named(key.name, Expr(ref.sql)) for ref, key in pairs]
-    measures = [Named(measure.name, measure_or_default(measure, matched.alias)) for measure in matched.measures]
-    return Project(Join(rows, matched, all_of(correlations), "left"), (*keys, *measures), groups.alias)
+    measures = [
+        Named(measure.name, measure_or_default(measure, matched.alias))
+        for measure in matched.measures
+    ]
+    return Project(
+        Join(rows, matched, all_of(correlations), "left"), (*keys, *measures), groups.alias
+    )
 
 
 def measure_or_default(measure: Measure, alias: str) -> Expr:
@@ -181,4 +230,8 @@ def measure_or_default(measure: Measure, alias: str) -> Expr:
             way_round="Group by the correlated columns, and join the subquery.",
         )
     ref = Expr.ref(alias, measure.name)
-    return Expr.parse(f"COALESCE({ref.sql}, {VALUE_OF_NO_ROWS[function]})") if function in VALUE_OF_NO_ROWS else ref
+    return (
+        Expr.parse(f"COALESCE({ref.sql}, {VALUE_OF_NO_ROWS[function]})")
+        if function in VALUE_OF_NO_ROWS
+        else ref
+    )

@@ -1,6 +1,7 @@
 """Ask the server for types: of a query's output, and of columns of enclosing queries.
 
-The server can type a correlated subquery only if it stands alone. Replace each outer column by a NULL of its type:
+The server can type a correlated subquery only if it stands alone. Replace each outer column by a
+NULL of its type:
 
     SELECT o.total * c.factor FROM o    ->    SELECT o.total * CAST(NULL AS numeric) FROM o
 """
@@ -22,7 +23,9 @@ Types = Callable[[str], tuple[PgType, ...]]
 
 
 def standalone_text(query: exp.Expression, ctes: Ctes, outer: Scope | None, types: Types) -> str:
-    """Return the text of a query that the server can type: with its WITH queries, outer columns replaced by NULLs."""
+    """Return the text of a query that the server can type: with its WITH queries, outer columns
+    replaced by NULLs.
+    """
     text = text_with(query, ctes)
     columns = outer_columns(query, outer) if outer else {}
     if outer is None or not columns:
@@ -43,7 +46,9 @@ def standalone_text(query: exp.Expression, ctes: Ctes, outer: Scope | None, type
     return printed(transform(parsed(text), replace))
 
 
-def outer_column_types(columns: Iterable[exp.Column], ctes: Ctes, scope: Scope, types: Types) -> tuple[PgType, ...]:
+def outer_column_types(
+    columns: Iterable[exp.Column], ctes: Ctes, scope: Scope, types: Types
+) -> tuple[PgType, ...]:
     """Return the types of columns of `scope` or of the scopes around it."""
     return tuple(_column_type(column, ctes, scope, types) for column in columns)
 
@@ -59,7 +64,9 @@ def _column_type(column: exp.Column, ctes: Ctes, scope: Scope, types: Types) -> 
     return types(standalone_text(bare, ctes, owner.outer, types))[0]
 
 
-def _copy_part(part: exp.Expression | list[exp.Expression] | None) -> exp.Expression | list[exp.Expression] | None:
+def _copy_part(
+    part: exp.Expression | list[exp.Expression] | None,
+) -> exp.Expression | list[exp.Expression] | None:
     if isinstance(part, list):
         return [node.copy() for node in part]
     return part.copy() if part else None

@@ -1,7 +1,7 @@
 """Correlation: the outer columns that a subquery refers to, and the equalities that tie it to them.
 
-A subquery whose only outer references are equalities in its WHERE needs no bindings: its own side of each equality has
-the same value, so it groups, partitions and joins by that side.
+A subquery whose only outer references are equalities in its WHERE needs no bindings: its own side
+of each equality has the same value, so it groups, partitions and joins by that side.
 
     (SELECT max(o.total) FROM o WHERE o.customer = c.id)    groups of o by o.customer, joined by c.id = o.customer
 """
@@ -25,13 +25,16 @@ _CLOCK_ALIAS, _ = COLUMN
 
 
 def outer_columns(query: exp.Expression, scope: Scope) -> dict[Expr, exp.Column]:
-    """Return the columns of `scope` that a query, or a part of one, refers to, each with one reference to it.
+    """Return the columns of `scope` that a query, or a part of one, refers to, each with one
+    reference to it.
 
-    The canonical text never uses one alias both in a query and in an enclosing one, so a column is an inner one if the
-    query has its alias.
+    The canonical text never uses one alias both in a query and in an enclosing one, so a column is
+    an inner one if the query has its alias.
     """
     inner_aliases = {PLACEHOLDER, _CLOCK_ALIAS, *_aliases(query)}
-    merged = {column.name for join in query.find_all(exp.Join) for column in join.args.get("using") or ()}
+    merged = {
+        column.name for join in query.find_all(exp.Join) for column in join.args.get("using") or ()
+    }
     outer = dict[Expr, exp.Column]()
     for column in query.find_all(exp.Column):
         is_inner = column.table in inner_aliases if column.table else column.name in merged
@@ -55,22 +58,30 @@ def _aliases(query: exp.Expression) -> list[str]:
 def is_correlated_by_equalities(select: exp.Select, scope: Scope, aggregates: Aggregates) -> bool:
     """Return True if a SELECT refers to outer columns only on one side of equalities in its WHERE.
 
-    False if the SELECT has a row even when nothing matches (an aggregate without GROUP BY, or with an empty grouping
-    set): its own side of the equality has no value for that row.
+    False if the SELECT has a row even when nothing matches (an aggregate without GROUP BY, or with
+    an empty grouping set): its own side of the equality has no value for that row.
     """
     group = select.args.get("group")
     where = select.args.get("where")
-    has_row_of_nothing = aggregates.group(select) and (group is None or grouping_sets_of(group) is not None)
+    has_row_of_nothing = aggregates.group(select) and (
+        group is None or grouping_sets_of(group) is not None
+    )
     if where is None or has_row_of_nothing:
         return False
     remainder = select.copy()
-    others = [part.copy() for part in and_operands(where.this) if not _is_correlation_equality(part, scope)]
+    others = [
+        part.copy()
+        for part in and_operands(where.this)
+        if not _is_correlation_equality(part, scope)
+    ]
     remainder.set("where", exp.Where(this=exp.and_(*others)) if others else None)
     return not outer_columns(remainder, scope)
 
 
 def _is_correlation_equality(condition: exp.Expression, scope: Scope) -> bool:
-    """Return True for `inner = outer`: one side has only outer columns, the other has only inner ones."""
+    """Return True for `inner = outer`: one side has only outer columns, the other has only inner
+    ones.
+    """
     if not isinstance(condition, exp.EQ) or is_quantified(condition) or condition.find(exp.Select):
         return False
     left, right = condition.this, condition.expression
@@ -79,7 +90,9 @@ def _is_correlation_equality(condition: exp.Expression, scope: Scope) -> bool:
     if left_is_outer == right_is_outer:
         return False
     outer, inner = (left, right) if left_is_outer else (right, left)
-    outer_is_pure = all(scope.peek(column.table, column.name) is not None for column in outer.find_all(exp.Column))
+    outer_is_pure = all(
+        scope.peek(column.table, column.name) is not None for column in outer.find_all(exp.Column)
+    )
     return outer_is_pure and inner.find(exp.Column) is not None
 
 
@@ -103,8 +116,11 @@ def refuse_outer_aggregates(
             )
 
 
-def correlation_equalities(correlations: Sequence[Expr], relation: Relation) -> list[tuple[Expr, Expr]] | None:
-    """Return the (inner, outer) sides of each correlation; None if one is not an equality of such sides.
+def correlation_equalities(
+    correlations: Sequence[Expr], relation: Relation
+) -> list[tuple[Expr, Expr]] | None:
+    """Return the (inner, outer) sides of each correlation; None if one is not an equality of such
+    sides.
 
     An inner side has only columns of `relation`, an outer side has none of them.
     """

@@ -1,4 +1,6 @@
-"""Find the subqueries of an expression, each with the operator it belongs to (EXISTS, IN, ANY, ALL)."""
+"""Find the subqueries of an expression, each with the operator it belongs to (EXISTS, IN, ANY,
+ALL).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from millstream.compiler.decorrelate.syntax import and_operands
 
 
 def outermost_subqueries(node: exp.Expression) -> list[exp.Expression]:
-    """Return the outermost subqueries below a node, each with its operator: `x IN (q)` as a whole, not `(q)`."""
+    """Return the outermost subqueries below a node, each with its operator: `x IN (q)` as a whole,
+    not `(q)`.
+    """
     subqueries = list[exp.Expression]()
     for child in node.iter_expressions():
         if isinstance(child, exp.Values) and (query := child.find(exp.Select)):
@@ -39,7 +43,9 @@ def has_subquery(node: exp.Expression) -> bool:
 
 
 def has_plain_correlation(select: exp.Select, scope: Scope) -> bool:
-    """Return True if outer columns occur only in conjuncts of WHERE and in select items, outside their subqueries."""
+    """Return True if outer columns occur only in conjuncts of WHERE and in select items, outside
+    their subqueries.
+    """
     remainder = select.copy()
     where = remainder.args.get("where")
     conjuncts = and_operands(where.this) if where else []

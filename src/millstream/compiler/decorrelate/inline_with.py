@@ -1,7 +1,8 @@
 """Inline correlated WITH queries.
 
-A WITH query of a subquery may refer to outer columns; its rows then differ for each of their values. Write it as a
-subquery in each place that names it, so that every use joins the bindings by itself.
+A WITH query of a subquery may refer to outer columns; its rows then differ for each of their
+values. Write it as a subquery in each place that names it, so that every use joins the bindings by
+itself.
 
     LATERAL (WITH x AS (SELECT u.b FROM u WHERE u.a > t.a) SELECT count(*) FROM x)
     LATERAL (SELECT count(*) FROM (SELECT u.b FROM u WHERE u.a > t.a) AS x)
@@ -27,7 +28,8 @@ def inline_correlated_with(query: exp.Expression, scope: Scope | None) -> exp.Ex
     if scope is None or query.args.get("with_") is None:
         return query
     query = query.copy()
-    # A WITH query that names an inlined one becomes correlated by that, so each is looked for in the new tree.
+    # A WITH query that names an inlined one becomes correlated by that, so each is looked for in
+    # the new tree.
     while (cte := _first_correlated(query.args["with_"], scope)) is not None:
         if query.args["with_"].args.get("recursive"):
             raise _refuse_recursive(cte)
@@ -47,7 +49,9 @@ def _refuse_recursive(cte: exp.CTE) -> Unsupported:
     return Unsupported.construct(
         "a recursive query that refers to a column of an outer query",
         reason="Millstream does not maintain it yet.",
-        way_round=("Run the recursion for all values of that column, select the column in both terms, and join on it."),
+        way_round=(
+            "Run the recursion for all values of that column, select the column in both terms, and join on it."
+        ),
         node=cte,
     )
 
@@ -91,7 +95,9 @@ def _visible(parent: exp.Expression, child: exp.Expression) -> list[exp.CTE]:
 
 
 def _rename_what_would_capture(query: exp.Expression, cte: exp.CTE, use: exp.Table) -> None:
-    """Rename the WITH queries around a use that have a name by which the inlined query means another."""
+    """Rename the WITH queries around a use that have a name by which the inlined query means
+    another.
+    """
     for table in list(cte.this.find_all(exp.Table)):
         meant = next(_named(table, table), None)
         if meant is not None and cte in _ancestors(meant):
@@ -111,7 +117,9 @@ def _ancestors(node: exp.Expression) -> Iterator[exp.Expression]:
 
 def _rename(query: exp.Expression, cte: exp.CTE) -> None:
     """Give a WITH query a name that nothing else in a query has; its uses keep theirs as aliases."""
-    taken = {table.name for table in query.find_all(exp.Table)} | {one.alias for one in query.find_all(exp.CTE)}
+    taken = {table.name for table in query.find_all(exp.Table)} | {
+        one.alias for one in query.find_all(exp.CTE)
+    }
     name = next(name for n in count(1) if (name := f"{cte.alias}_{n}") not in taken)
     for use in _uses(query, cte):
         if not use.alias:
@@ -121,7 +129,9 @@ def _rename(query: exp.Expression, cte: exp.CTE) -> None:
 
 
 def _alias(table: exp.Table, cte: exp.CTE) -> exp.TableAlias:
-    """Return the alias of a use of a WITH query: its column names are those of the use, then those of the query."""
+    """Return the alias of a use of a WITH query: its column names are those of the use, then those
+    of the query.
+    """
     own = table.args["alias"].columns if table.args.get("alias") else []
     columns = [*own, *(column.copy() for column in cte.args["alias"].columns[len(own) :])]
     return exp.TableAlias(this=exp.to_identifier(table.alias_or_name, quoted=True), columns=columns)

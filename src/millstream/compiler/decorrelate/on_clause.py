@@ -1,7 +1,7 @@
 """Subqueries in the ON clause of an outer join.
 
-An outer join has a preserved side, whose rows all appear in the result, and a nullable side. Where a subquery goes
-depends on the sides that its conjunct refers to:
+An outer join has a preserved side, whose rows all appear in the result, and a nullable side. Where
+a subquery goes depends on the sides that its conjunct refers to:
 
     the nullable side only       it filters that side before the join
     the preserved side only      it is joined to that side, and ON tests its column
@@ -45,7 +45,9 @@ class OnSide(ScopedRows):
         return self.scope.outer is not None and bool(outer_columns(node, self.scope.outer))
 
     def attach(self, node: exp.Expression, subqueries: Subqueries) -> tuple[OnSide, Expr]:
-        """Join the subqueries of a condition to this side; return the side, and the condition over it."""
+        """Join the subqueries of a condition to this side; return the side, and the condition over
+        it.
+        """
         host = Host(self.rows, self.scope)
         condition = subqueries.condition(node, host)
         rows = refuse_unresolved(lambda: host.apply_joins(self.rows))
@@ -59,7 +61,9 @@ class OnSide(ScopedRows):
 
 @dataclass(frozen=True)
 class OnSides:
-    """Both sides of an outer join, and the conditions that take the place of conjuncts of ON with subqueries."""
+    """Both sides of an outer join, and the conditions that take the place of conjuncts of ON with
+    subqueries.
+    """
 
     preserved: OnSide
     nullable: OnSide
@@ -76,12 +80,19 @@ class OnSides:
         return replace(self, nullable=self.nullable.filter(part, subqueries))
 
     def refers_to_both(self, part: exp.Expression) -> bool:
-        """Return True if a conjunct refers to the nullable side, and to the preserved side or an enclosing query."""
-        return (self.preserved.owns(part) or self.preserved.refers_outside(part)) and self.nullable.owns(part)
+        """Return True if a conjunct refers to the nullable side, and to the preserved side or an
+        enclosing query.
+        """
+        return (
+            self.preserved.owns(part) or self.preserved.refers_outside(part)
+        ) and self.nullable.owns(part)
 
 
-def join_on_subqueries(on: Sequence[exp.Expression], sides: OnSides, subqueries: Subqueries, *, full: bool) -> OnSides:
-    """Attach the subqueries of an ON clause, of which `on` are all conjuncts, to the sides of the join.
+def join_on_subqueries(
+    on: Sequence[exp.Expression], sides: OnSides, subqueries: Subqueries, *, full: bool
+) -> OnSides:
+    """Attach the subqueries of an ON clause, of which `on` are all conjuncts, to the sides of the
+    join.
 
     Raise Unsupported if a subquery of a FULL JOIN refers to both sides.
     """
@@ -104,14 +115,21 @@ def join_on_subqueries(on: Sequence[exp.Expression], sides: OnSides, subqueries:
 
 
 def _compute_per_binding(
-    plain: Sequence[exp.Expression], over_both: Sequence[exp.Expression], sides: OnSides, subqueries: Subqueries
+    plain: Sequence[exp.Expression],
+    over_both: Sequence[exp.Expression],
+    sides: OnSides,
+    subqueries: Subqueries,
 ) -> OnSides:
-    """Replace the nullable side by its rows per binding of the preserved side, filtered by the whole ON clause."""
+    """Replace the nullable side by its rows per binding of the preserved side, filtered by the
+    whole ON clause.
+    """
     bindings = _bindings_of(sides.preserved, (*plain, *over_both), subqueries)
     # The columns of the preserved side are outer ones here.
     outer, inner = sides.preserved.scope, sides.nullable.scope
     scope = Scope(outer, outer.select, inner.columns, inner.output)
-    rows = bindings.join_to(ScopedRows(sides.nullable.rows, scope), subqueries.builder.fresh("given"))
+    rows = bindings.join_to(
+        ScopedRows(sides.nullable.rows, scope), subqueries.builder.fresh("given")
+    )
     filtered = Filter(rows.rows, all_of(map(rows.scope.resolve, plain))) if plain else rows.rows
     side = OnSide(filtered, rows.scope)
     conditions = list[Expr]()
@@ -123,10 +141,14 @@ def _compute_per_binding(
     return replace(sides, nullable=nullable, conditions=(*sides.conditions, *correlations))
 
 
-def _bindings_of(preserved: OnSide, conditions: Sequence[exp.Expression], subqueries: Subqueries) -> Bindings:
+def _bindings_of(
+    preserved: OnSide, conditions: Sequence[exp.Expression], subqueries: Subqueries
+) -> Bindings:
     """Return the bindings of the columns of the preserved side that conditions refer to."""
     columns = dict[Expr, exp.Column]()
     for part in conditions:
         columns.update(outer_columns(part, preserved.scope))
-    types = outer_column_types(columns.values(), subqueries.ctes, preserved.scope, subqueries.builder.types)
+    types = outer_column_types(
+        columns.values(), subqueries.ctes, preserved.scope, subqueries.builder.types
+    )
     return Bindings(tuple(columns), preserved.rows, types)

@@ -31,12 +31,16 @@ def in_mark(joiner: SubqueryJoiner, node: exp.In, host: Host, *, unknown_as_fals
     equalities = [Expr.parse(f"({value.sql}) = ({output.sql})") for value, output in pairs]
     conditions = [*correlated.correlations, *equalities]
     mark = host.mark_join(correlated.relation, conditions, joiner.builder.fresh("mark"))
-    outputs_not_null = all(_is_not_null(correlated.relation, output) for output in correlated.outputs)
+    outputs_not_null = all(
+        _is_not_null(correlated.relation, output) for output in correlated.outputs
+    )
     never_unknown = outputs_not_null and all(_is_not_null(host.relation, value) for value in values)
     if unknown_as_false or never_unknown:
         return mark
     unknown = _unknown_mark(joiner, query, values, host)
-    return Expr.parse(f"CASE WHEN {mark.sql} THEN true WHEN {unknown.sql} THEN CAST(NULL AS BOOLEAN) ELSE false END")
+    return Expr.parse(
+        f"CASE WHEN {mark.sql} THEN true WHEN {unknown.sql} THEN CAST(NULL AS BOOLEAN) ELSE false END"
+    )
 
 
 def rewrite_as_in(node: exp.Binary) -> exp.In:
@@ -46,13 +50,19 @@ def rewrite_as_in(node: exp.Binary) -> exp.In:
     return exp.In(this=node.this.copy(), query=subquery)
 
 
-def _unknown_mark(joiner: SubqueryJoiner, query: exp.Expression, values: list[Expr], host: Host) -> Expr:
-    """Return a condition that is true if a row of q compares as unknown; it is read only if no row is equal."""
+def _unknown_mark(
+    joiner: SubqueryJoiner, query: exp.Expression, values: list[Expr], host: Host
+) -> Expr:
+    """Return a condition that is true if a row of q compares as unknown; it is read only if no row
+    is equal.
+    """
     correlated = joiner.decorrelate(query, host)
     if len(values) == 1 and not correlated.correlations:
         return _unknown_of_uncorrelated(joiner, query, values[0], correlated, host)
     pairs = zip(values, correlated.outputs, strict=True)
-    not_false = [Expr.parse(f"(({value.sql}) = ({output.sql})) IS NOT FALSE") for value, output in pairs]
+    not_false = [
+        Expr.parse(f"(({value.sql}) = ({output.sql})) IS NOT FALSE") for value, output in pairs
+    ]
     conditions = [*correlated.correlations, *not_false]
     return host.mark_join(correlated.relation, conditions, joiner.builder.fresh("mark"))
 
@@ -60,7 +70,8 @@ def _unknown_mark(joiner: SubqueryJoiner, query: exp.Expression, values: list[Ex
 def _unknown_of_uncorrelated(
     joiner: SubqueryJoiner, query: exp.Expression, value: Expr, correlated: Correlated, host: Host
 ) -> Expr:
-    """Return the unknown condition of one column without correlation: q has a NULL, or x is NULL and q has a row.
+    """Return the unknown condition of one column without correlation: q has a NULL, or x is NULL
+    and q has a row.
 
     Both are facts about all of q, so no join by value is needed.
     """
@@ -79,11 +90,14 @@ def _unknown_of_uncorrelated(
 def _is_non_empty(joiner: SubqueryJoiner, relation: Relation, host: Host) -> str:
     """Join "the relation has a row" to the host; return its column.
 
-    It is computed from a maintained count, so that rows downstream change only when the answer changes.
+    It is computed from a maintained count, so that rows downstream change only when the answer
+    changes.
     """
     fresh = joiner.builder.fresh
     counted = Aggregate(relation, (), (Measure("m0", Call("count", None)),), fresh("n"))
-    some = Project(counted, (Named("some", Expr.parse(f'"{counted.alias}"."m0" > 0')),), fresh("some"))
+    some = Project(
+        counted, (Named("some", Expr.parse(f'"{counted.alias}"."m0" > 0')),), fresh("some")
+    )
     host.join(some, None, "inner")
     return Ref(some.alias, "some").sql
 
@@ -94,7 +108,8 @@ def _is_not_null(relation: Relation | None, value: Expr) -> bool:
 
 
 def quantified_comparison(joiner: SubqueryJoiner, node: exp.Expression, host: Host) -> Expr:
-    """Join the bounds of q to the host; return `x > ALL (q)` or `x < ANY (q)` as a comparison with them.
+    """Join the bounds of q to the host; return `x > ALL (q)` or `x < ANY (q)` as a comparison with
+    them.
 
     Raise Unsupported for operators without an order, such as LIKE.
     """
@@ -116,7 +131,8 @@ def quantified_comparison(joiner: SubqueryJoiner, node: exp.Expression, host: Ho
 
 
 def _join_bounds(joiner: SubqueryJoiner, keyed: KeyedSubquery, host: Host) -> dict[str, str]:
-    """Join the bounds of a subquery to the host; return their columns by the names that the templates use.
+    """Join the bounds of a subquery to the host; return their columns by the names that the
+    templates use.
 
     n: number of rows; c: number of rows that are not NULL; least, most: min and max.
     """
@@ -126,7 +142,11 @@ def _join_bounds(joiner: SubqueryJoiner, keyed: KeyedSubquery, host: Host) -> di
              "most": Call("max", output)}  # fmt: skip
     measures = tuple(Measure(name, call) for name, call in calls.items())
     keys = tuple(Named(f"k{number}", key) for number, key in enumerate(keyed.inner_keys))
-    host.join(Aggregate(keyed.relation, keys, measures, alias), keyed.join_condition(alias, "k"), keyed.join_kind)
+    host.join(
+        Aggregate(keyed.relation, keys, measures, alias),
+        keyed.join_condition(alias, "k"),
+        keyed.join_kind,
+    )
     columns = {name: Ref(alias, name).sql for name in calls}
     if keys:
         # A row without a group: the left join leaves the counts NULL.

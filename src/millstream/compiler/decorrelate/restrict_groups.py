@@ -7,11 +7,12 @@
     groups of lineitem i, part p2      one for each part of brand B
       where p2.key = i.part and p2.brand = 'B'
 
-Every outer row satisfies the conditions on p, so it never reads the group of another part. p2 is unique by its key: a
-row of i joins at most one row of p2, so the aggregates stay the same.
+Every outer row satisfies the conditions on p, so it never reads the group of another part. p2 is
+unique by its key: a row of i joins at most one row of p2, so the aggregates stay the same.
 
-When a part becomes one of brand B, its items must be read by i.part. So that this costs nothing new, the rule applies
-only if the outer query reads the same table by the same column anyway, as it does here for l.
+When a part becomes one of brand B, its items must be read by i.part. So that this costs nothing
+new, the rule applies only if the outer query reads the same table by the same column anyway, as it
+does here for l.
 """
 
 from __future__ import annotations
@@ -37,9 +38,13 @@ class _ColumnEquality:
 
 
 def restrict_groups(
-    relation: Relation, correlations: Sequence[Expr], outer_rows: Relation, fresh: Callable[[str], str]
+    relation: Relation,
+    correlations: Sequence[Expr],
+    outer_rows: Relation,
+    fresh: Callable[[str], str],
 ) -> Relation:
-    """Return the rows of a subquery joined to a filtered copy of each outer table that restricts them.
+    """Return the rows of a subquery joined to a filtered copy of each outer table that restricts
+    them.
 
     Return them unchanged if no outer table qualifies.
     """
@@ -69,19 +74,28 @@ def _join_filtered_copy(
 ) -> Relation:
     copy = Scan(outer_scan.table, fresh(outer_scan.alias))
     columns = {ref: Expr.ref(copy.alias, ref.column) for ref in outer_scan.columns}
-    on = [Expr.parse(f"{equality.inner.sql} = {columns[equality.outer].sql}") for equality in equalities]
+    on = [
+        Expr.parse(f"{equality.inner.sql} = {columns[equality.outer].sql}")
+        for equality in equalities
+    ]
     filtered = Filter(copy, all_of(condition.substitute(columns) for condition in filters))
     return Join(relation, filtered, all_of(on))
 
 
 def _filters_only(condition: Expr, scan: Scan) -> bool:
-    """Return True if a condition is over one table alone and cannot raise "more than one row returned"."""
+    """Return True if a condition is over one table alone and cannot raise "more than one row
+    returned".
+    """
     return condition.aliases == {scan.alias} and not condition.has_subquery
 
 
 def _certain(relation: Relation) -> Iterator[Scan]:
     """Yield the tables that have a row in each row of a relation: none that is null-extended."""
-    if isinstance(relation, Scan) and isinstance(relation.table, SourceTable) and not relation.expansions:
+    if (
+        isinstance(relation, Scan)
+        and isinstance(relation.table, SourceTable)
+        and not relation.expansions
+    ):
         yield relation
     elif isinstance(relation, Filter):
         yield from _certain(relation.input)
@@ -102,8 +116,12 @@ def _conditions(relation: Relation) -> Iterator[Expr]:
             yield from _conditions(relation.right)
 
 
-def _column_equalities(relation: Relation, correlations: Sequence[Expr]) -> Iterator[_ColumnEquality]:
-    """Yield the correlations that are a plain `=` of a column of a joined table and an outer column."""
+def _column_equalities(
+    relation: Relation, correlations: Sequence[Expr]
+) -> Iterator[_ColumnEquality]:
+    """Yield the correlations that are a plain `=` of a column of a joined table and an outer
+    column.
+    """
     scans = {node.alias: node for node in _joined_nodes(relation) if isinstance(node, Scan)}
     for correlation in correlations:
         is_plain = isinstance(unwrapped(correlation.tree), exp.EQ)
@@ -128,13 +146,19 @@ def _has_equal_types(equality: _ColumnEquality, outer_scan: Scan) -> bool:
 
 
 def _covers_key(outer_scan: Scan, equalities: Sequence[_ColumnEquality]) -> bool:
-    """Return True if equalities name all columns of the table's key: a row of the subquery joins at most one row."""
+    """Return True if equalities name all columns of the table's key: a row of the subquery joins at
+    most one row.
+    """
     key = set(outer_scan.table.key)
     return bool(key) and key <= {equality.outer.column for equality in equalities}
 
 
-def _is_read_anyway(equality: _ColumnEquality, outer_scans: Mapping[str, Scan], conditions: Sequence[Expr]) -> bool:
-    """Return True if the outer query, too, joins the subquery's table to the outer table by these columns."""
+def _is_read_anyway(
+    equality: _ColumnEquality, outer_scans: Mapping[str, Scan], conditions: Sequence[Expr]
+) -> bool:
+    """Return True if the outer query, too, joins the subquery's table to the outer table by these
+    columns.
+    """
     wanted = (equality.inner_scan.table, equality.inner.column)
     for condition in conditions:
         sides = {side.as_ref for side in equated(condition) or ()}

@@ -16,14 +16,27 @@ from sqlglot import exp
 
 from millstream.algebra.dialect import printed
 from millstream.algebra.expr import Expr, Ref, conjuncts, equated, unwrapped
-from millstream.algebra.relation import Aggregate, Filter, Join, Named, Project, Relation, Scan, Window
+from millstream.algebra.relation import (
+    Aggregate,
+    Filter,
+    Join,
+    Named,
+    Project,
+    Relation,
+    Scan,
+    Window,
+)
 from millstream.compiler.clauses.clock import COLUMN, mentions_clock
 from millstream.compiler.clauses.clock_join import join_clock_to_groups
 from millstream.compiler.clauses.groups.grouping import Grouping
 from millstream.compiler.decorrelate.attach import Host, KeyedSubquery, SubqueryJoiner, conjunction
 from millstream.compiler.decorrelate.bindings import Correlated
 from millstream.compiler.decorrelate.clauses import measure_or_default
-from millstream.compiler.decorrelate.correlation import correlate_with, correlation_equalities, outer_columns
+from millstream.compiler.decorrelate.correlation import (
+    correlate_with,
+    correlation_equalities,
+    outer_columns,
+)
 from millstream.compiler.decorrelate.find import has_plain_correlation, has_subquery
 from millstream.compiler.decorrelate.restrict_groups import restrict_groups
 from millstream.compiler.decorrelate.scope import Scope, refuse_unresolved
@@ -39,16 +52,20 @@ def scalar_value(joiner: SubqueryJoiner, query: exp.Expression, host: Host) -> E
     key_columns = [Named(f"t{number}", key) for number, key in enumerate(keyed.inner_keys)]
     outputs = (Named("value", keyed.outputs[0]), *key_columns)
     whole = Project(keyed.relation, outputs, joiner.builder.fresh("scalar"))
-    if not (_is_plain_aggregate(joiner, query) or _is_limited_to_one(query) or _matches_one_row(keyed)):
+    if not (
+        _is_plain_aggregate(joiner, query) or _is_limited_to_one(query) or _matches_one_row(keyed)
+    ):
         return _value_of_several_rows(joiner, whole, keyed, host)
     host.join(whole, keyed.join_condition(whole.alias, "t"), "left")
     return Expr.ref(whole.alias, "value")
 
 
 def one_row_columns(joiner: SubqueryJoiner, query: exp.Expression, host: Host) -> list[Expr] | None:
-    """Join a subquery that has exactly one row for each host row; return its columns, None if it is not such a one.
+    """Join a subquery that has exactly one row for each host row; return its columns, None if it is
+    not such a one.
 
-    Those are a select list without FROM, and aggregates without GROUP BY that are correlated by equalities.
+    Those are a select list without FROM, and aggregates without GROUP BY that are correlated by
+    equalities.
     """
     if not isinstance(query, exp.Select) or _returns_sets(joiner, query):
         return None
@@ -70,14 +87,19 @@ def _is_plain_aggregate(joiner: SubqueryJoiner, query: exp.Expression) -> bool:
 
 
 def _join_groups(joiner: SubqueryJoiner, query: exp.Select, host: Host) -> list[Expr] | None:
-    """Join aggregates that are correlated by equalities only, grouped by the inner sides; return their columns.
+    """Join aggregates that are correlated by equalities only, grouped by the inner sides; return
+    their columns.
 
     Return None if the query is correlated in another way or has clauses that act on its one row.
     """
     clauses = ("having", "limit", "offset", "with_", "distinct")
-    if any(query.args.get(clause) for clause in clauses) or not has_plain_correlation(query, host.scope):
+    if any(query.args.get(clause) for clause in clauses) or not has_plain_correlation(
+        query, host.scope
+    ):
         return None
-    if any(has_subquery(item) or outer_columns(item, host.scope) for item in select_expressions(query)):
+    if any(
+        has_subquery(item) or outer_columns(item, host.scope) for item in select_expressions(query)
+    ):
         return None
     if query.args.get("from_") is None:
         return None
@@ -95,7 +117,9 @@ def _group_and_join(
     """Group the rows of a keyed subquery by its inner keys and join the groups to the host."""
     builder = joiner.builder
     correlations = keyed.correlated.correlations
-    grouping = Grouping(tuple(dict.fromkeys(keyed.inner_keys)), builder.fresh("scalar"), builder.aggregates)
+    grouping = Grouping(
+        tuple(dict.fromkeys(keyed.inner_keys)), builder.fresh("scalar"), builder.aggregates
+    )
     if COLUMN in scope.columns:
         grouping.joined_aliases.add(scope.columns[COLUMN].alias)
     columns = [grouping.over(scope.resolve(item)) for item in select_expressions(query)]
@@ -109,11 +133,15 @@ def _group_and_join(
         conditions.append(correlate_with(correlation, outer, key))
     host.join(groups, conjunction(conditions), keyed.join_kind)
     defaults = _defaults(groups) if keyed.pairs else {}
-    return join_clock_to_groups(scope, host, [column.substitute(defaults) for column in columns], builder.fresh)
+    return join_clock_to_groups(
+        scope, host, [column.substitute(defaults) for column in columns], builder.fresh
+    )
 
 
 def _defaults(groups: Aggregate) -> dict[Ref, Expr]:
-    """Return a replacement for each measure that is not NULL over no rows: `count` is 0 where no group matches."""
+    """Return a replacement for each measure that is not NULL over no rows: `count` is 0 where no
+    group matches.
+    """
     defaults = dict[Ref, Expr]()
     for measure in groups.measures:
         value = measure_or_default(measure, groups.alias)
@@ -122,10 +150,13 @@ def _defaults(groups: Aggregate) -> dict[Ref, Expr]:
     return defaults
 
 
-def _value_of_several_rows(joiner: SubqueryJoiner, rows: Project, keyed: KeyedSubquery, host: Host) -> Expr:
+def _value_of_several_rows(
+    joiner: SubqueryJoiner, rows: Project, keyed: KeyedSubquery, host: Host
+) -> Expr:
     """Join the first row and the number of rows; return a subquery with that many rows.
 
-    PostgreSQL evaluates it for rows that reach the result, and raises "more than one row returned" if it has several.
+    PostgreSQL evaluates it for rows that reach the result, and raises "more than one row returned"
+    if it has several.
     """
     keys = tuple(Expr(ref.sql) for ref in rows.columns[1:])
     partition_by = ", ".join(key.sql for key in keys)
@@ -156,7 +187,9 @@ def _is_limited_to_one(query: exp.Expression) -> bool:
 
 
 def _matches_one_row(keyed: KeyedSubquery) -> bool:
-    """Return True if at most one row matches: its conditions fix a unique key of the table, or it has only one row."""
+    """Return True if at most one row matches: its conditions fix a unique key of the table, or it
+    has only one row.
+    """
     relation = keyed.relation
     conditions = list(keyed.correlated.correlations)
     while isinstance(relation, Filter):
@@ -172,7 +205,9 @@ def _matches_one_row(keyed: KeyedSubquery) -> bool:
 
 
 def _equated_columns(scan: Scan, conditions: Iterable[Expr]) -> set[str]:
-    """Return the columns of a table that a condition equates to an expression without columns of the table."""
+    """Return the columns of a table that a condition equates to an expression without columns of
+    the table.
+    """
     columns = set[str]()
     for condition in conditions:
         if not isinstance(unwrapped(condition.tree), exp.EQ):
@@ -191,5 +226,9 @@ def _is_single_row(relation: Relation) -> bool:
     if isinstance(relation, Aggregate):
         return not relation.keys
     if isinstance(relation, Join):
-        return relation.kind == "inner" and _is_single_row(relation.left) and _is_single_row(relation.right)
+        return (
+            relation.kind == "inner"
+            and _is_single_row(relation.left)
+            and _is_single_row(relation.right)
+        )
     return isinstance(relation, Scan) and relation.table.single

@@ -1,8 +1,8 @@
 """Name resolution: which column a name in a query refers to.
 
-A `Scope` holds the columns that one FROM clause provides. The scope of a subquery has the scope of the enclosing query
-as its `outer`: a column that the inner FROM does not provide is looked up there, and recorded, because it makes the
-subquery correlated.
+A `Scope` holds the columns that one FROM clause provides. The scope of a subquery has the scope of
+the enclosing query as its `outer`: a column that the inner FROM does not provide is looked up
+there, and recorded, because it makes the subquery correlated.
 
     SELECT ... FROM c WHERE EXISTS (SELECT FROM o WHERE o.customer = c.id)
 
@@ -26,7 +26,8 @@ RelationT = TypeVar("RelationT", bound=Relation)
 
 _SYSTEM_COLUMNS = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"})
 
-# The table name of a column that stands for a subquery until the other columns of the expression are resolved.
+# The table name of a column that stands for a subquery until the other columns of the expression
+# are resolved.
 PLACEHOLDER = "__ms_subquery"
 
 
@@ -43,10 +44,11 @@ class OuterRefs:
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """The columns that a FROM clause provides, by (alias, name) as written, each with its unique Ref.
+    """The columns that a FROM clause provides, by (alias, name) as written, each with its unique
+    Ref.
 
-    A scope never changes. As FROM is built, item by item, each `with_...` returns a larger scope; all of these share
-    one `outer_refs`.
+    A scope never changes. As FROM is built, item by item, each `with_...` returns a larger scope;
+    all of these share one `outer_refs`.
     """
 
     outer: Scope | None = None
@@ -56,7 +58,8 @@ class Scope:
     output: tuple[tuple[str, Expr], ...] = ()
     """The columns of `SELECT *`: the merged columns of USING first, each once."""
     bindings: Mapping[Expr, Expr] = field(default_factory=dict)
-    """Outer column -> the column of this FROM that holds its value, once the bindings are joined."""
+    """Outer column -> the column of this FROM that holds its value, once the bindings are joined.
+    """
     casts: Mapping[Expr, str] = field(default_factory=dict)
     """The type of each outer column whose binding is stored as text."""
     early_conditions: tuple[exp.Expression, ...] = ()
@@ -80,9 +83,15 @@ class Scope:
         return replace(self, columns={**self.columns, key: ref})
 
     def with_join(self, right: Scope, using: Mapping[str, Expr]) -> Scope:
-        """Add the columns of the right side of a join; `using` has the merged expression of each USING column."""
-        unmerged = tuple((name, expr) for name, expr in (*self.output, *right.output) if name not in using)
-        return replace(self, columns={**self.columns, **right.columns}, output=(*using.items(), *unmerged))
+        """Add the columns of the right side of a join; `using` has the merged expression of each
+        USING column.
+        """
+        unmerged = tuple(
+            (name, expr) for name, expr in (*self.output, *right.output) if name not in using
+        )
+        return replace(
+            self, columns={**self.columns, **right.columns}, output=(*using.items(), *unmerged)
+        )
 
     def with_bindings(self, columns: Mapping[Expr, Expr], casts: Mapping[Expr, str]) -> Scope:
         """Read outer columns from these columns of this FROM."""
@@ -101,7 +110,9 @@ class Scope:
         return replace(self, early_conditions=tuple(conditions))
 
     def without_outer_refs(self) -> Scope:
-        """Forget the outer columns found so far: those of equalities that take the place of bindings."""
+        """Forget the outer columns found so far: those of equalities that take the place of
+        bindings.
+        """
         return replace(self, outer_refs=OuterRefs())
 
     def unqualified(self, name: str) -> Expr:
@@ -109,9 +120,11 @@ class Scope:
         return next(expr for own_name, expr in self.output if own_name == name)
 
     def find(self, alias: str, name: str) -> Expr | None:
-        """Return a column of this query or of an enclosing one; record it in `outer_refs` if it is an outer one.
+        """Return a column of this query or of an enclosing one; record it in `outer_refs` if it is
+        an outer one.
 
-        An outer column whose binding is joined to this FROM is returned as that binding, and not recorded.
+        An outer column whose binding is joined to this FROM is returned as that binding, and not
+        recorded.
         """
         if (own := self._own(alias, name)) is not None:
             return own
@@ -137,7 +150,9 @@ class Scope:
 
     def ready_conditions(self) -> list[exp.Expression]:
         """Return the early conditions whose columns are all in scope."""
-        return [condition for condition in self.early_conditions if self._owns_all_columns(condition)]
+        return [
+            condition for condition in self.early_conditions if self._owns_all_columns(condition)
+        ]
 
     def _owns_all_columns(self, node: exp.Expression) -> bool:
         return all(self.owner(column) is self for column in node.find_all(exp.Column))
@@ -161,7 +176,11 @@ class Scope:
         """
 
         def replace(part: exp.Expression) -> exp.Expression:
-            return with_position_of(part, self._resolve_column(part).node) if isinstance(part, exp.Column) else part
+            return (
+                with_position_of(part, self._resolve_column(part).node)
+                if isinstance(part, exp.Column)
+                else part
+            )
 
         return Expr.of(transform(unwrapped(node), replace))
 
@@ -214,7 +233,9 @@ def is_never_null(relation: Relation, ref: Ref) -> bool:
         case Filter(input_):
             return is_never_null(input_, ref)
         case Project(input_, outputs, alias) | Aggregate(input_, outputs, _, alias):
-            input_ref = next((output.expr.as_ref for output in outputs if ref == Ref(alias, output.name)), None)
+            input_ref = next(
+                (output.expr.as_ref for output in outputs if ref == Ref(alias, output.name)), None
+            )
             return input_ref is not None and is_never_null(input_, input_ref)
         case Join(left, right, kind="inner"):
             return is_never_null(left, ref) or is_never_null(right, ref)
@@ -225,9 +246,11 @@ def is_never_null(relation: Relation, ref: Ref) -> bool:
 
 
 def refuse_unresolved(make: Callable[[], RelationT]) -> RelationT:
-    """Return the relation that `make` builds; raise Unsupported if its expressions refer to columns it does not have.
+    """Return the relation that `make` builds; raise Unsupported if its expressions refer to columns
+    it does not have.
 
-    That happens when a subquery refers to a query further out than the one that encloses it directly.
+    That happens when a subquery refers to a query further out than the one that encloses it
+    directly.
     """
     try:
         return make()

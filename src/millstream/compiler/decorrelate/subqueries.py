@@ -5,8 +5,9 @@
     x > ALL (q), ANY        min or max of q, joined, in `quantified.py`
     (SELECT max(y) ...)     q grouped by its correlation, joined, in `scalar.py`
 
-If outer columns occur only in conjuncts of the subquery's WHERE, those conjuncts become the join condition and the rest
-of the subquery stands alone. If they occur anywhere else, the subquery is computed for all bindings: `bindings.py`.
+If outer columns occur only in conjuncts of the subquery's WHERE, those conjuncts become the join
+condition and the rest of the subquery stands alone. If they occur anywhere else, the subquery is
+computed for all bindings: `bindings.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Subqueries:
         self.ctes = ctes
 
     def condition(self, node: exp.Expression, host: Host) -> Expr:
-        """Resolve a condition that only filters: a conjunct `x IN (q)` may be false where SQL says unknown."""
+        """Resolve a condition that only filters: a conjunct `x IN (q)` may be false where SQL says
+        unknown.
+        """
         node = unwrapped(node)
         if isinstance(node, exp.And):
             parts = [self.condition(part, host) for part in operands(node, exp.And)]
@@ -57,7 +60,8 @@ class Subqueries:
     def in_calls(self, node: exp.Expression, host: Host) -> tuple[exp.Expression, dict[Ref, Expr]]:
         """Join the subqueries inside aggregate calls to the host.
 
-        Return the expression with a placeholder for each, and the column that each placeholder stands for.
+        Return the expression with a placeholder for each, and the column that each placeholder
+        stands for.
         """
         wrapper = exp.Paren(this=unwrapped(node).copy())
         columns = dict[Ref, Expr]()
@@ -84,7 +88,9 @@ class Subqueries:
             return in_mark(self, rewrite_as_in(node), host, unknown_as_false=False)
         if isinstance(node, exp.Exists):
             correlated = self.decorrelate(node.this, host)
-            return host.mark_join(correlated.relation, correlated.correlations, self.builder.fresh("mark"))
+            return host.mark_join(
+                correlated.relation, correlated.correlations, self.builder.fresh("mark")
+            )
         if isinstance(node, exp.In):
             return in_mark(self, node, host, unknown_as_false=False)
         if isinstance(node, exp.Subquery):
@@ -95,7 +101,9 @@ class Subqueries:
     # -- correlation -----------------------------------------------------------------------
 
     def decorrelate(self, query: exp.Expression, host: Host) -> Correlated:
-        """Decorrelate a subquery of which only the existence of rows matters, not how often each occurs."""
+        """Decorrelate a subquery of which only the existence of rows matters, not how often each
+        occurs.
+        """
         query = query.this if isinstance(query, exp.Subquery) else query
         if not self._is_plain(query, host.scope):
             return self.builder.decorrelate(query, self.ctes, host.scope, host.outer_rows)
@@ -106,20 +114,32 @@ class Subqueries:
         return Correlated(inner.apply_joins(filtered.rows), outputs, filtered.correlations)
 
     def _is_plain(self, query: exp.Expression, scope: Scope) -> bool:
-        """Return True if a query has only FROM, WHERE and a select list, correlated by conjuncts of WHERE.
+        """Return True if a query has only FROM, WHERE and a select list, correlated by conjuncts of
+        WHERE.
 
         A plain DISTINCT is allowed: it changes nothing where only existence matters.
         """
-        if not isinstance(query, exp.Select) or query.args.get("from_") is None or self.builder.aggregates.group(query):
+        if (
+            not isinstance(query, exp.Select)
+            or query.args.get("from_") is None
+            or self.builder.aggregates.group(query)
+        ):
             return False
         distinct = query.args.get("distinct")
-        if any(query.args.get(name) for name in ("limit", "offset", "with_")) or (distinct and distinct.args["on"]):
+        if any(query.args.get(name) for name in ("limit", "offset", "with_")) or (
+            distinct and distinct.args["on"]
+        ):
             return False
-        if any(item.find(exp.Window) or self.builder.sets.inside(item) for item in select_expressions(query)):
+        if any(
+            item.find(exp.Window) or self.builder.sets.inside(item)
+            for item in select_expressions(query)
+        ):
             return False
         return has_plain_correlation(query, scope)
 
-    def decorrelate_by_keys(self, query: exp.Expression, host: Host, *, exact: bool = False) -> KeyedSubquery:
+    def decorrelate_by_keys(
+        self, query: exp.Expression, host: Host, *, exact: bool = False
+    ) -> KeyedSubquery:
         """Decorrelate a subquery so that all its correlations are equalities.
 
         `exact`: the subquery must have exactly its own rows, so DISTINCT may not be ignored.

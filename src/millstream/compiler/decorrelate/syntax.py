@@ -1,4 +1,6 @@
-"""Parts of a SELECT's syntax tree: its select list, its conjuncts, its parenthesized joins, its window calls."""
+"""Parts of a SELECT's syntax tree: its select list, its conjuncts, its parenthesized joins, its
+window calls.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,12 @@ def select_expressions(select: exp.Select) -> list[exp.Expression]:
 
 
 def is_bare_select(select: exp.Select, aggregates: Aggregates) -> bool:
-    """Return True if a SELECT has a select list and no other clause, as `SELECT a.x + 1`: it has exactly one row."""
-    has_clauses = any(value for name, value in select.args.items() if name not in ("expressions", "kind"))
+    """Return True if a SELECT has a select list and no other clause, as `SELECT a.x + 1`: it has
+    exactly one row.
+    """
+    has_clauses = any(
+        value for name, value in select.args.items() if name not in ("expressions", "kind")
+    )
     has_windows = any(item.find(exp.Window) for item in select.expressions)
     return not has_clauses and not has_windows and not aggregates.group(select)
 
@@ -29,13 +35,19 @@ def and_operands(node: exp.Expression) -> list[exp.Expression]:
 
 
 def refers_to_earlier_items(join: exp.Join, scope: Scope) -> bool:
-    """Return True if a parenthesized join contains a LATERAL and names an item of `scope`, which stands before it.
+    """Return True if a parenthesized join contains a LATERAL and names an item of `scope`, which
+    stands before it.
 
-    Such parentheses can be removed. False if they cannot: the join is an outer one or has a condition, or a RIGHT or
-    FULL JOIN is inside.
+    Such parentheses can be removed. False if they cannot: the join is an outer one or has a
+    condition, or a RIGHT or FULL JOIN is inside.
     """
     item = join.this
-    if join.side or join.args.get("on") or join.args.get("using") or not _is_parenthesized_join(item):
+    if (
+        join.side
+        or join.args.get("on")
+        or join.args.get("using")
+        or not _is_parenthesized_join(item)
+    ):
         return False
     names_earlier = any(scope.owner(column) is scope for column in item.find_all(exp.Column))
     preserves_right = any(inner.side in ("RIGHT", "FULL") for inner in unnest_join(item))

@@ -1,7 +1,7 @@
 """Lower a block to one Spark SQL statement, one rule per operator.
 
-One statement serves a differential refresh, a full refresh and the recomputation of groups: only the multiplicities of
-the rows in its views differ.
+One statement serves a differential refresh, a full refresh and the recomputation of groups: only
+the multiplicities of the rows in its views differ.
 
     context                              the statement under construction: each rule adds named steps
     read, filter, project, union_all     rules of one input
@@ -28,12 +28,19 @@ from millstream.compiler.lowering.restrict import restrict
 from millstream.compiler.lowering.union_all import union_all
 from millstream.large_stack import on_large_stack
 
-RULES: dict[type[Relation], Rule] = {Read: read, Filter: filter_rows, Project: project, Match: match}
+RULES: dict[type[Relation], Rule] = {
+    Read: read,
+    Filter: filter_rows,
+    Project: project,
+    Match: match,
+}
 
 
 @on_large_stack
 def printed(block: Block, views: dict[str, str]) -> str:
-    """Return the statement of a block as `explain` shows it; for a recursion, one statement per term."""
+    """Return the statement of a block as `explain` shows it; for a recursion, one statement per
+    term.
+    """
     if not isinstance(block, RecursionBlock):
         return lower(block, views)
     return "\n\n".join(f"-- {term.block.name}\n{lower(term.block, views)}" for term in block.terms)
@@ -52,9 +59,13 @@ class LoweringOptions:
     nested: bool = False
     """Write steps in place, as Spark plans them fastest; otherwise by name, as people read them."""
     changes: bool = False
-    """The views hold images of changes: where Spark may raise an error, consolidate them before they are joined."""
+    """The views hold images of changes: where Spark may raise an error, consolidate them before
+    they are joined.
+    """
     exact: bool = True
-    """Compare numbers of any size; otherwise the statement is smaller, and raises `NO_NUMBER` for some of them."""
+    """Compare numbers of any size; otherwise the statement is smaller, and raises `NO_NUMBER` for
+    some of them.
+    """
 
 
 READABLE = LoweringOptions()
@@ -70,7 +81,9 @@ def lower(block: Block, views: dict[str, str], options: LoweringOptions = READAB
 
 
 def _last_select(block: Block, step: str, options: LoweringOptions, ctx: Lowering) -> str:
-    """Return the SELECT of the changed rows of a block, of its groups' changes, or of the rows of its groups."""
+    """Return the SELECT of the changed rows of a block, of its groups' changes, or of the rows of
+    its groups.
+    """
     if not isinstance(block, GroupedBlock):
         return consolidate_select(step, block.columns)
     head = block.head

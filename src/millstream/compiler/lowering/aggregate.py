@@ -5,8 +5,8 @@
     beyond                            numbers that Spark has no type for: a JSON list of each number and its net
     min, max                          the best inserted value (`_in`) and the best deleted one (`_out`)
 
-With `before` 0 everywhere (a full read) the columns are the state itself. If Spark does not order a type as PostgreSQL
-does, an extreme travels as the set of its candidates, in JSON.
+With `before` 0 everywhere (a full read) the columns are the state itself. If Spark does not order a
+type as PostgreSQL does, an extreme travels as the set of its candidates, in JSON.
 
     rows of a group, net     (10, +1) (7, -1)
     rows 0   total 3   min_in 10   min_out 7      the stored min is 7: the group is recomputed
@@ -25,11 +25,21 @@ from millstream.compiler.lowering.context import NET, Lowering
 OVERFLOW = "value out of range: overflow"
 
 
-def aggregate(step: str, head: AggregateHead, columns: tuple[BlockColumn, ...], ctx: Lowering) -> str:
+def aggregate(
+    step: str, head: AggregateHead, columns: tuple[BlockColumn, ...], ctx: Lowering
+) -> str:
     """Return the last SELECT: one row per touched group."""
-    source = consolidate_rows(step, columns, ctx) if head.consolidated else difference_rows(step, columns, ctx)
+    source = (
+        consolidate_rows(step, columns, ctx)
+        if head.consolidated
+        else difference_rows(step, columns, ctx)
+    )
     keys = [key.name for key in head.keys]
-    values = [value for accumulator in head.accumulators for value in _RULES[accumulator.function](accumulator)]
+    values = [
+        value
+        for accumulator in head.accumulators
+        for value in _RULES[accumulator.function](accumulator)
+    ]
     select = f"SELECT {', '.join(keys + values)} FROM {source}"
     if keys:
         select += f" GROUP BY {', '.join(keys)}"
@@ -54,7 +64,10 @@ def _coarse(one: Accumulator) -> tuple[str, str]:
     assert one.wire is not None
     value, net = f"CAST({one.column} AS {one.wire.spark})", f"CAST({NET} AS DECIMAL(19,0))"
     whole = f"CAST(FLOOR({value}) AS DECIMAL(38,0))"
-    return f"COALESCE(SUM({whole} * {net}), 0)", f"COALESCE(SUM(({value} - FLOOR({value})) * {net}), 0)"
+    return (
+        f"COALESCE(SUM({whole} * {net}), 0)",
+        f"COALESCE(SUM(({value} - FLOOR({value})) * {net}), 0)",
+    )
 
 
 def _beyond(one: Accumulator) -> list[str]:
@@ -101,7 +114,9 @@ def _sum(one: Accumulator) -> str:
             f" WHEN {_unbounded(total)} AND {unbounded} = 0 THEN RAISE_ERROR('{OVERFLOW}') ELSE {total} END"
         )
     assert one.wire is not None
-    return f"COALESCE(SUM(CAST({one.column} AS {one.wire.spark}) * CAST({NET} AS DECIMAL(19,0))), 0)"
+    return (
+        f"COALESCE(SUM(CAST({one.column} AS {one.wire.spark}) * CAST({NET} AS DECIMAL(19,0))), 0)"
+    )
 
 
 def _unbounded(value: str | None) -> str:

@@ -34,7 +34,9 @@ def difference_rows(step: str, columns: Sequence[BlockColumn], ctx: Lowering) ->
 
 
 def _value(column: BlockColumn) -> str:
-    return f"FIRST({column.name}) AS {column.name}" if column.wire.number == "float" else column.name
+    return (
+        f"FIRST({column.name}) AS {column.name}" if column.wire.number == "float" else column.name
+    )
 
 
 def _group_key(column: BlockColumn) -> str:

@@ -1,8 +1,9 @@
 """The SELECT under construction while a body is lowered to Spark SQL.
 
-Each node becomes one named step of a WITH chain, so that the text `explain` shows reads in the order of the work. In
-the text for Spark each step that is used once is written in place: Spark resolves and copies each named step by itself,
-which takes a tenth of an evaluation over few rows. Columns are flat: leaf `c1` of input `i0` is `i0_c1`.
+Each node becomes one named step of a WITH chain, so that the text `explain` shows reads in the
+order of the work. In the text for Spark each step that is used once is written in place: Spark
+resolves and copies each named step by itself, which takes a tenth of an evaluation over few rows.
+Columns are flat: leaf `c1` of input `i0` is `i0_c1`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ BEFORE, AFTER, NET = "__before", "__after", "__net"
 
 Rule = Callable[[Relation, "Lowering"], str]
 
-_RAISE = exp.cast(exp.Anonymous(this="RAISE_ERROR", expressions=[exp.Literal.string(NO_NUMBER)]), "boolean")
+_RAISE = exp.cast(
+    exp.Anonymous(this="RAISE_ERROR", expressions=[exp.Literal.string(NO_NUMBER)]), "boolean"
+)
 
-# Stands before and after the name of a step in a text. A text of PostgreSQL never contains a zero character.
+# Stands before and after the name of a step in a text. A text of PostgreSQL never contains a zero
+# character.
 _PLACEHOLDER = "\0"
 
 
@@ -40,13 +44,17 @@ class Lowering:
     exact: bool = True
     """Compare numbers by their operands where Spark has none; otherwise raise `NO_NUMBER` there."""
     consolidated: bool = False
-    """Consolidate the rows of each input before they are joined. Otherwise a stored row and the image that corrects it
-    form pairs that cancel only later, and an expression could raise an error for them."""
+    """Consolidate the rows of each input before they are joined. Otherwise a stored row and the
+    image that corrects it form pairs that cancel only later, and an expression could raise an error
+    for them.
+    """
     steps: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def select(self) -> str:
-        """SELECT, with a hint if there are few rows: all are in one partition, so Spark need not exchange them."""
+        """SELECT, with a hint if there are few rows: all are in one partition, so Spark need not
+        exchange them.
+        """
         return "SELECT /*+ COALESCE(1) */" if self.few else "SELECT"
 
     def lower(self, node: Relation) -> str:
@@ -61,12 +69,17 @@ class Lowering:
 
     def spark(self, expression: Expr) -> str:
         """Return an expression in Spark's SQL."""
-        tree = transform(expression.tree, self._decided) if EXACT in expression.sql else expression.tree
+        tree = (
+            transform(expression.tree, self._decided)
+            if EXACT in expression.sql
+            else expression.tree
+        )
         return transform(tree, _renamed).sql(dialect="spark")
 
     def _decided(self, node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Anonymous) and node.name == EXACT:
-            # transform does not descend into the replacement: a number may be chosen by another comparison.
+            # transform does not descend into the replacement: a number may be chosen by another
+            # comparison.
             return transform(node.expressions[0], self._decided) if self.exact else _RAISE.copy()
         return node
 
@@ -79,10 +92,16 @@ class Lowering:
 
         def written(text: str) -> str:
             parts = text.split(_PLACEHOLDER)
-            parts[1::2] = [f"({written(selects[name])})" if name in inner else name for name in parts[1::2]]
+            parts[1::2] = [
+                f"({written(selects[name])})" if name in inner else name for name in parts[1::2]
+            ]
             return "".join(parts)
 
-        named = [f"{name} AS (\n  {written(select)}\n)" for name, select in self.steps if name not in inner]
+        named = [
+            f"{name} AS (\n  {written(select)}\n)"
+            for name, select in self.steps
+            if name not in inner
+        ]
         chain = ",\n".join(named)
         return f"WITH {chain}\n{written(last)}" if named else written(last)
 
@@ -102,12 +121,18 @@ def flat_columns(node: Relation) -> list[str]:
 
 
 def may_raise(expression: Expr) -> bool:
-    """True if Spark may raise an error for a row: arithmetic leaves its range, or the row has an error of its own."""
+    """True if Spark may raise an error for a row: arithmetic leaves its range, or the row has an
+    error of its own.
+    """
     if expression.tree.find(exp.Add, exp.Sub, exp.Mul, exp.Neg):
         return True
-    return any(call.name.upper() == "RAISE_ERROR" for call in expression.tree.find_all(exp.Anonymous))
+    return any(
+        call.name.upper() == "RAISE_ERROR" for call in expression.tree.find_all(exp.Anonymous)
+    )
 
 
 def in_a_version(expressions: Iterable[Expr]) -> list[str]:
-    """Return the condition that a row is in a version, if an expression may raise for one that is in neither."""
+    """Return the condition that a row is in a version, if an expression may raise for one that is
+    in neither.
+    """
     return [f"({BEFORE} <> 0L OR {AFTER} <> 0L)"] if any(map(may_raise, expressions)) else []

@@ -13,5 +13,7 @@ def filter_rows(node: Relation, ctx: Lowering) -> str:
     """Select from the input with the predicate as WHERE."""
     assert isinstance(node, Filter)
     guard = in_a_version([node.predicate])
-    predicate = f"{guard[0]} AND ({ctx.spark(node.predicate)})" if guard else ctx.spark(node.predicate)
+    predicate = (
+        f"{guard[0]} AND ({ctx.spark(node.predicate)})" if guard else ctx.spark(node.predicate)
+    )
     return ctx.step("filtered", f"SELECT * FROM {ctx.lower(node.input)} WHERE {predicate}")

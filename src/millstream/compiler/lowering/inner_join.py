@@ -1,10 +1,11 @@
-"""Lower an inner join: every pair that satisfies the condition, with the product of the multiplicities.
+"""Lower an inner join: every pair that satisfies the condition, with the product of the
+multiplicities.
 
     before = left.before * right.before
     after  = left.after  * right.after
 
-A NULL key has no match. One rule covers all changes: a pair of which both sides changed is counted once, because each
-version is a product of complete rows.
+A NULL key has no match. One rule covers all changes: a pair of which both sides changed is counted
+once, because each version is a product of complete rows.
 """
 
 from __future__ import annotations

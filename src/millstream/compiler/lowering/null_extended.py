@@ -4,15 +4,17 @@
     left row alone     before = left.before if its matches have a before-sum of 0, else 0; after likewise
     right row alone    as a left row, with the sides exchanged
 
-One outer join of Spark finds the pairs, and the rows that have no match in either version. Each of its rows stands for
-up to three rows of the result: the pair and, on exactly one row per left (right) row, that row alone.
+One outer join of Spark finds the pairs, and the rows that have no match in either version. Each of
+its rows stands for up to three rows of the result: the pair and, on exactly one row per left
+(right) row, that row alone.
 
     __left_was, __left_is    the number of matches of the left row, before and after; NULL on its other rows
 
-If ON is equalities alone, these sums are computed once per key, before the join; with a residual condition, per row,
-after it.
+If ON is equalities alone, these sums are computed once per key, before the join; with a residual
+condition, per row, after it.
 
-Each side is read once because Spark computes a step again for each reader: a chain of n joins would take 2^n times.
+Each side is read once because Spark computes a step again for each reader: a chain of n joins would
+take 2^n times.
 """
 
 from __future__ import annotations
@@ -44,15 +46,25 @@ class _SparkJoin:
 
     def join(self, left_step: str, right_step: str, more: Sequence[str], ctx: Lowering) -> str:
         """Add the join of two steps, with the columns and multiplicities of both, and more columns."""
-        columns = [f"l.{name}" for name in self.left.columns] + [f"r.{name}" for name in self.right.columns]
-        versions = [f"{side[0]}.{version} AS __{side}{version}" for side in _SIDES for version in (BEFORE, AFTER)]
+        columns = [f"l.{name}" for name in self.left.columns] + [
+            f"r.{name}" for name in self.right.columns
+        ]
+        versions = [
+            f"{side[0]}.{version} AS __{side}{version}"
+            for side in _SIDES
+            for version in (BEFORE, AFTER)
+        ]
         listed = ", ".join([*columns, *versions, *more])
         joined = f"{left_step} AS l {self.kind} JOIN {right_step} AS r ON {self.condition}"
         return ctx.step("joined", f"{ctx.select} {listed} FROM {joined}")
 
     def outputs(self) -> list[str]:
         """Return the columns of both sides, each NULL in the rows of the other side alone."""
-        left = self.left.columns if self.kind == "LEFT" else [_null_unless("left", name) for name in self.left.columns]
+        left = (
+            self.left.columns
+            if self.kind == "LEFT"
+            else [_null_unless("left", name) for name in self.left.columns]
+        )
         return [*left, *(_null_unless("right", name) for name in self.right.columns)]
 
 
@@ -82,9 +94,13 @@ def _pair() -> str:
 
 
 def row_alone(name: Name) -> str:
-    """Return the struct of a row of one side alone: its multiplicity in each version in which it has no match."""
+    """Return the struct of a row of one side alone: its multiplicity in each version in which it
+    has no match.
+    """
     versions = (("was", BEFORE), ("is", AFTER))
-    counts = (f"IF(__{name}_{met} = 0L, COALESCE(__{name}{count}, 0L), 0L)" for met, count in versions)
+    counts = (
+        f"IF(__{name}_{met} = 0L, COALESCE(__{name}{count}, 0L), 0L)" for met, count in versions
+    )
     return f"STRUCT({str(name == 'left').lower()}, {str(name == 'right').lower()}, {', '.join(counts)})"
 
 
@@ -100,19 +116,28 @@ def _join_by_key(join: _SparkJoin, ctx: Lowering) -> str:
 
 
 def _add_totals(side: JoinSide, ctx: Lowering) -> str:
-    """Add a step with the rows of a side, each with the sums of its key and its number within the key."""
+    """Add a step with the rows of a side, each with the sums of its key and its number within the
+    key.
+    """
     keys = ", ".join(dict.fromkeys(side.ends))
     partition = f"PARTITION BY {keys}" if keys else ""
     sums = f"SUM({BEFORE}) OVER ({partition}) AS __was, SUM({AFTER}) OVER ({partition}) AS __is"
     order = f"{partition} ORDER BY {BEFORE}".strip()
-    return ctx.step("totalled", f"SELECT *, {sums}, ROW_NUMBER() OVER ({order}) AS __nth FROM {side.step}")
+    return ctx.step(
+        "totalled", f"SELECT *, {sums}, ROW_NUMBER() OVER ({order}) AS __nth FROM {side.step}"
+    )
 
 
 def _match_counts(name: Name) -> list[str]:
-    """Return the number of matches of a row, from the sums that stand beside the rows of the other side."""
+    """Return the number of matches of a row, from the sums that stand beside the rows of the other
+    side.
+    """
     other = "r" if name == "left" else "l"
     none = f"WHEN {other}.__nth IS NULL THEN 0L"
-    return [f"CASE {none} WHEN {other}.__nth = 1 THEN {other}.__{met} END AS __{name}_{met}" for met in ("was", "is")]
+    return [
+        f"CASE {none} WHEN {other}.__nth = 1 THEN {other}.__{met} END AS __{name}_{met}"
+        for met in ("was", "is")
+    ]
 
 
 # -- with a residual condition ---------------------------------------------------------------
@@ -131,7 +156,9 @@ def _join_by_row(join: _SparkJoin, ctx: Lowering) -> str:
 
 
 def _match_counts_by_row(name: Name) -> list[str]:
-    """Return the number of matches of a row, summed over its own pairs; NULL on all of them but the first."""
+    """Return the number of matches of a row, summed over its own pairs; NULL on all of them but the
+    first.
+    """
     other = "right" if name == "left" else "left"
     number = f"__{name}_number"
     first = f"ROW_NUMBER() OVER (PARTITION BY {number} ORDER BY {number}) = 1"

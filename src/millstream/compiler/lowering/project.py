@@ -15,4 +15,6 @@ def project(node: Relation, ctx: Lowering) -> str:
     outputs = [f"{ctx.spark(output.expr)} AS {output.name}" for output in node.outputs]
     conditions = in_a_version(output.expr for output in node.outputs)
     where = f" WHERE {conditions[0]}" if conditions else ""
-    return ctx.step("body", f"SELECT {', '.join([*outputs, BEFORE, AFTER])} FROM {ctx.lower(node.input)}{where}")
+    return ctx.step(
+        "body", f"SELECT {', '.join([*outputs, BEFORE, AFTER])} FROM {ctx.lower(node.input)}{where}"
+    )

@@ -4,8 +4,9 @@ a row read at the new frontier     before 1, after 1
 an image of the slice, inserted    before -1           so before + after counts come out as
 an image of the slice, deleted     before +1           they were and as they are
 
-A new row is thus two rows, (1, 1) and (-1, 0), and each of them is joined with old rows of other inputs. Those pairs
-cancel. Where evaluating one of them may raise an error, the rows are consolidated before they are joined.
+A new row is thus two rows, (1, 1) and (-1, 0), and each of them is joined with old rows of other
+inputs. Those pairs cancel. Where evaluating one of them may raise an error, the rows are
+consolidated before they are joined.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ def read(node: Relation, ctx: Lowering) -> str:
     """Select the leaves under their flat names."""
     assert isinstance(node, Read)
     name = node.input.name
-    columns = [_column(f"{name}_{leaf.name}", leaf.name, leaf.wire.spark) for leaf in node.input.leaves]
+    columns = [
+        _column(f"{name}_{leaf.name}", leaf.name, leaf.wire.spark) for leaf in node.input.leaves
+    ]
     rows = _consolidate(node.input, ctx) if ctx.consolidated else ctx.views[name]
     return ctx.step(name, f"SELECT {', '.join([*columns, BEFORE, AFTER])} FROM {rows}")
 
@@ -36,7 +39,9 @@ def _consolidate(rows: Input, ctx: Lowering) -> str:
     group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
     some = " OR ".join(f"SUM({version}) <> 0" for version in (BEFORE, AFTER))
     listed = ", ".join([*columns, *sums])
-    return ctx.step("consolidated", f"SELECT {listed} FROM {ctx.views[rows.name]}{group_by} HAVING {some}")
+    return ctx.step(
+        "consolidated", f"SELECT {listed} FROM {ctx.views[rows.name]}{group_by} HAVING {some}"
+    )
 
 
 def _column(name: str, leaf: str, spark_type: str) -> str:

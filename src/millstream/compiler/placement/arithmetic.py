@@ -20,7 +20,8 @@ from millstream.errors import Unsupported
 
 @dataclass(frozen=True)
 class ArithmeticArgument:
-    """A sum's argument: the number, the operands where Spark has none, and PostgreSQL's expression over these.
+    """A sum's argument: the number, the operands where Spark has none, and PostgreSQL's expression
+    over these.
 
     In `expression`, `{p}` stands for the JSON object of the operands.
     """
@@ -31,7 +32,9 @@ class ArithmeticArgument:
 
 
 def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | Unsupported | None:
-    """Return the split argument of a sum; None if it is not arithmetic with a numeric across tables."""
+    """Return the split argument of a sum; None if it is not arithmetic with a numeric across
+    tables.
+    """
     has_numeric = any(placer.types[part].base == "numeric" for part in placer.parts(expression))
     if placer.is_over_one_table(expression) or not has_numeric:
         return None
@@ -41,10 +44,14 @@ def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | U
         return tried
     if tried.is_integer or not tried.has_decimal:
         return None
-    value = Expr.parse(f"COALESCE({tried.value}, CASE WHEN {tried.present} THEN CAST(0 AS {tried.wire.spark}) END)")
+    value = Expr.parse(
+        f"COALESCE({tried.value}, CASE WHEN {tried.present} THEN CAST(0 AS {tried.wire.spark}) END)"
+    )
     listed = ", ".join(f"'p{n}', {text}" for n, text in enumerate(attempts.operands))
     untried = f"({tried.value}) IS NULL AND {tried.present}"
     beyond = Expr.parse(f"CASE WHEN {untried} THEN TO_JSON(NAMED_STRUCT({listed})) END")
     return ArithmeticArgument(
-        Placement(value, tried.wire, None), Placement(beyond, Wire("string", "string"), TEXT), tried.written
+        Placement(value, tried.wire, None),
+        Placement(beyond, Wire("string", "string"), TEXT),
+        tried.written,
     )

@@ -1,8 +1,9 @@
 """Place each part of an expression: over one table in PostgreSQL, across tables in Spark.
 
-The largest parts over one table become leaf columns, whatever they contain: PostgreSQL computes them while reading. The
-operators that combine them across tables must be ones that Spark computes exactly as PostgreSQL does, listed in
-`SPARK_EXACT` of `spark_exact.py`. Any other expression is refused by name.
+The largest parts over one table become leaf columns, whatever they contain: PostgreSQL computes
+them while reading. The operators that combine them across tables must be ones that Spark computes
+exactly as PostgreSQL does, listed in `SPARK_EXACT` of `spark_exact.py`. Any other expression is
+refused by name.
 
     o.qty * p.price > lower(c.limit)::int   ->   leaves o.qty, p.price, lower(c.limit)::int
                                                  Spark  i0_c0 * i1_c0 > i2_c0
@@ -57,7 +58,8 @@ class PlacerOptions:
     sharpen: bool = True
     """Give a numeric type the digits that follow from the declared digits of its columns."""
     lenient: bool = False
-    """Let Spark compute with numerics that may have more digits than its decimals: a value that does is an error.
+    """Let Spark compute with numerics that may have more digits than its decimals: a value that
+    does is an error.
 
     PostgreSQL may then also evaluate expressions for rows that a join discards.
     """
@@ -91,7 +93,9 @@ class Placer:
 
     def _types_of_parts(self, expressions: Sequence[Expr]) -> dict[Expr, PgType]:
         """Return the types of the parts of expressions that are over one table, and of the marks."""
-        parts = list(dict.fromkeys(part for expression in expressions for part in self.parts(expression)))
+        parts = list(
+            dict.fromkeys(part for expression in expressions for part in self.parts(expression))
+        )
         expanded = [self.branch_names.expanded(part) for part in parts]
         types = accepted(self._types(expanded)) if parts else ()
         marks = {Expr(ref.sql): BOOL for ref in self.branch_names.marks}
@@ -111,11 +115,15 @@ class Placer:
         else:
             node = self._spelled(unwrapped(expression.tree))
             first, *operators = self.chain(node)
-            for child in [first, *(one.expression for one in operators)] if operators else children(node):
+            for child in (
+                [first, *(one.expression for one in operators)] if operators else children(node)
+            ):
                 yield from self.parts(Expr.of(child))
 
     def chain(self, node: exp.Expression) -> list[exp.Expression]:
-        """Return the spine of a chain of operators, beginning with its longest part over at most one table."""
+        """Return the spine of a chain of operators, beginning with its longest part over at most
+        one table.
+        """
         found = spine(node)
         homes, place = self.branch_names.homes(Expr.of(found[0])), 0
         if len(found) == 1 or not self.is_over_one_table(Expr.of(found[0])):
@@ -129,7 +137,9 @@ class Placer:
         return found[place:]
 
     def is_over_one_table(self, expression: Expr) -> bool:
-        """Return True if an expression is over one table at most: a value, and not a mark or an anonymous row."""
+        """Return True if an expression is over one table at most: a value, and not a mark or an
+        anonymous row.
+        """
         homes = self.branch_names.homes(expression)
         one = len(homes) <= 1 and homes <= self.scans.keys()
         return one and not is_record(self.branch_names.expanded(expression).tree)
@@ -161,7 +171,9 @@ class Placer:
         return digits_of_type(column.type) if column else None
 
     def has_unknown_digits(self, expression: Expr) -> bool:
-        """Return True if an expression is a numeric over one table whose number of digits is not known."""
+        """Return True if an expression is a numeric over one table whose number of digits is not
+        known.
+        """
         type_ = self.types.get(expression)
         return (
             self.is_over_one_table(expression)
@@ -172,7 +184,9 @@ class Placer:
 
     def _unbounded(self, expression: Expr) -> bool:
         known = partial(is_unbounded_column, self.scans)
-        return self.has_unknown_digits(expression) and is_unbounded(self.branch_names.expanded(expression), known)
+        return self.has_unknown_digits(expression) and is_unbounded(
+            self.branch_names.expanded(expression), known
+        )
 
     def type_of(self, node: exp.Expression) -> PgType | Unsupported:
         """Ask the server for the type of an expression over several tables."""
@@ -185,7 +199,9 @@ class Placer:
         return self.server.types(expressions, list(self.scans.values()))
 
     def inputs(
-        self, filters: Sequence[tuple[str, Expr]], temporal_filters: Mapping[str, tuple[TemporalFilter, ...]]
+        self,
+        filters: Sequence[tuple[str, Expr]],
+        temporal_filters: Mapping[str, tuple[TemporalFilter, ...]],
     ) -> tuple[Input, ...]:
         """Return the inputs with the leaves collected so far, and with their filters by alias."""
         return tuple(
@@ -199,9 +215,11 @@ class Placer:
     # -- one table -------------------------------------------------------------------------
 
     def leaf(self, expression: Expr, use: Use) -> Placement | Unsupported:
-        """Place an expression over one table as a leaf column; a constant belongs to a table that always has a row.
+        """Place an expression over one table as a leaf column; a constant belongs to a table that
+        always has a row.
 
-        Inside an outer or mark join that table may be out of scope, so a constant is written as it is.
+        Inside an outer or mark join that table may be out of scope, so a constant is written as it
+        is.
         """
         if is_record(expression.tree):
             return refuse_row(expression)
@@ -215,7 +233,11 @@ class Placer:
         if scan is None:
             return self._constant(expression, wire, type_)
         # A key that needs no canonical form travels as it is, and shares the carried column.
-        if use in ("key", "printed") and wire == wire_of(type_) and (use == "printed" or wire.canonical == "{x}"):
+        if (
+            use in ("key", "printed")
+            and wire == wire_of(type_)
+            and (use == "printed" or wire.canonical == "{x}")
+        ):
             use = "carry"
         leaf = self._own(scan, self.branch_names.expanded(expression), type_, use, wire)
         ref = Expr.ref(self.names[scan.alias], leaf.name)
@@ -224,12 +246,18 @@ class Placer:
 
     def _constant(self, expression: Expr, wire: Wire, type_: PgType) -> Placement | Unsupported:
         values = self._values([wire.encode_sql(expression.sql)])
-        return values if isinstance(values, Unsupported) else Placement(literal(values[0], wire), wire, type_)
+        return (
+            values
+            if isinstance(values, Unsupported)
+            else Placement(literal(values[0], wire), wire, type_)
+        )
 
     def _leaf_above_joins(self, expression: Expr, use: Use) -> Placement | Unsupported:
-        """Place an expression over one table as a leaf column that raises only for rows of the join.
+        """Place an expression over one table as a leaf column that raises only for rows of the
+        join.
 
-        Its value is NULL for a row for which it would raise. The error is a leaf of its own, and Spark raises it.
+        Its value is NULL for a row for which it would raise. The error is a leaf of its own, and
+        Spark raises it.
         """
         error = self._error(expression)
         if error is None:
@@ -242,16 +270,22 @@ class Placer:
         if isinstance(leaves, Unsupported):
             return leaves
         placed, raised = leaves[0], leaves[1].expr.sql
-        checked = f"CASE WHEN {raised} IS NULL THEN {placed.expr.sql} ELSE RAISE_ERROR({raised}) END"
+        checked = (
+            f"CASE WHEN {raised} IS NULL THEN {placed.expr.sql} ELSE RAISE_ERROR({raised}) END"
+        )
         return Placement(Expr.parse(checked), placed.wire, placed.type)
 
     def _error(self, expression: Expr) -> Expr | Unsupported | None:
-        """Return the error that an expression raises for rows that a join discards; None if it raises none."""
+        """Return the error that an expression raises for rows that a join discards; None if it
+        raises none.
+        """
         if len(self.scans) == 1:
             return None
         if expression not in self._errors:
             expanded = self.branch_names.expanded(expression)
-            self._errors[expression] = row_error(expanded, lambda parts: accepted(self._types(parts)), self._is_binding)
+            self._errors[expression] = row_error(
+                expanded, lambda parts: accepted(self._types(parts)), self._is_binding
+            )
         error = self._errors[expression]
         if not isinstance(error, Unforeseen):
             return error
@@ -261,13 +295,19 @@ class Placer:
         return refuse_before_join(expression)
 
     def _is_binding(self, ref: Ref) -> bool:
-        """True for a column of outer bindings: types whose equal values can differ visibly are stored as text."""
+        """True for a column of outer bindings: types whose equal values can differ visibly are
+        stored as text.
+        """
         scan = self.scans.get(ref.alias)
-        return scan is not None and isinstance(scan.table, BlockRows) and ref.alias.startswith("given")
+        return (
+            scan is not None and isinstance(scan.table, BlockRows) and ref.alias.startswith("given")
+        )
 
     @contextmanager
     def above_joins(self) -> Iterator[None]:
-        """Place expressions that must not be evaluated for rows that a join discards, though the branch is lenient."""
+        """Place expressions that must not be evaluated for rows that a join discards, though the
+        branch is lenient.
+        """
         eager, self._eager = self._eager, False
         try:
             yield
@@ -284,21 +324,30 @@ class Placer:
         own = self.leaves[scan.alias]
         return own.setdefault((expression, use), Leaf(f"c{len(own)}", expression, type_, use, wire))
 
-    def _null_extended(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr | Unsupported:
-        """Return a leaf with its value in null-extended rows: mostly NULL, but not for COALESCE and the like."""
+    def _null_extended(
+        self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr
+    ) -> Expr | Unsupported:
+        """Return a leaf with its value in null-extended rows: mostly NULL, but not for COALESCE and
+        the like.
+        """
         values = self._values_without_match(expression, leaf, scan)
         if isinstance(values, Unsupported):
             return values
         # NULL needs no CASE, unless a join further in has another value.
         while values and values[-1][1] is None:
             values.pop()
-        whens = [f"WHEN {self._marker(side).sql} IS NULL THEN {literal(v, leaf.wire).sql}" for side, v in values]
+        whens = [
+            f"WHEN {self._marker(side).sql} IS NULL THEN {literal(v, leaf.wire).sql}"
+            for side, v in values
+        ]
         return Expr.parse(f"CASE {' '.join(whens)} ELSE {ref.sql} END") if whens else ref
 
     def _values_without_match(
         self, expression: Expr, leaf: Leaf, scan: Scan
     ) -> list[tuple[Region, Constant]] | Unsupported:
-        """Return the value of an expression in the rows that each join null-extends, outermost first."""
+        """Return the value of an expression in the rows that each join null-extends, outermost
+        first.
+        """
         joins = self.branch_names.null_extending_joins(scan.alias, self._around)
         ref = expression.as_ref
         if ref is not None and all(ref not in outer.definitions() for outer, _ in joins):
@@ -322,7 +371,10 @@ class Placer:
         if isinstance(types, Unsupported):
             return types
         return expression.substitute(
-            {ref: Expr(f"CAST(NULL AS {type_.name})") for ref, type_ in zip(refs, types, strict=True)}
+            {
+                ref: Expr(f"CAST(NULL AS {type_.name})")
+                for ref, type_ in zip(refs, types, strict=True)
+            }
         )
 
     def _values(self, expressions: Sequence[str]) -> tuple[Constant, ...] | Unsupported:
@@ -341,16 +393,22 @@ class Placer:
     def never_null_extended(self, expression: Expr) -> bool:
         """True if no join null-extends the table of an expression here."""
         scan = self._home(expression)
-        return scan is not None and not self.branch_names.null_extending_joins(scan.alias, self._around)
+        return scan is not None and not self.branch_names.null_extending_joins(
+            scan.alias, self._around
+        )
 
     def _marker(self, region: Region) -> Expr:
-        """Return a leaf that is true in each row of a region, and NULL if the region is null-extended."""
+        """Return a leaf that is true in each row of a region, and NULL if the region is
+        null-extended.
+        """
         certain = next(region.certain(), None)
         if certain is not None:
             leaf = self._own(certain, Expr("true"), BOOL, "carry", wire_of(BOOL))
             return Expr.ref(self.names[certain.alias], leaf.name)
         full = next(member for member in region.items if isinstance(member, OuterJoin))
-        return Expr.parse(f"COALESCE({self._marker(full.left).sql}, {self._marker(full.right).sql})")
+        return Expr.parse(
+            f"COALESCE({self._marker(full.left).sql}, {self._marker(full.right).sql})"
+        )
 
     # -- any expression --------------------------------------------------------------------
 
@@ -373,13 +431,21 @@ class Placer:
         return rule(self, node, use)
 
     def _spelled(self, node: exp.Expression) -> exp.Expression:
-        """Expand a comparison of rows or with a list; not with a list of arrays, which compares with their elements."""
+        """Expand a comparison of rows or with a list; not with a list of arrays, which compares
+        with their elements.
+        """
         values = listed_values(node)
         type_ = self.type_of(values[0]) if values else None
-        return node if isinstance(type_, PgType) and type_.kind == "array" else expand_row_comparison(node)
+        return (
+            node
+            if isinstance(type_, PgType) and type_.kind == "array"
+            else expand_row_comparison(node)
+        )
 
     def _place_null_extended(self, ref: Ref, use: Use) -> Placement | Unsupported:
-        """Place a null-extended column over several tables: NULL in rows where its side has no match."""
+        """Place a null-extended column over several tables: NULL in rows where its side has no
+        match.
+        """
         with self.within(ref) as definition:
             placed = self.place(definition, use)
         if isinstance(placed, Unsupported):
@@ -398,13 +464,17 @@ class Placer:
         return self._marker(self.branch_names.side(ref)).sql
 
     def over_columns(self, expression: Expr) -> OverColumns | Unsupported:
-        """Return an expression for PostgreSQL to evaluate while applying, and the placements of its columns.
+        """Return an expression for PostgreSQL to evaluate while applying, and the placements of its
+        columns.
 
-        Only columns are read below a join: an expression that may raise (1 / x) must raise only for rows of the result.
+        Only columns are read below a join: an expression that may raise (1 / x) must raise only for
+        rows of the result.
         """
         expression = Expr.of(unwrapped(expression.tree))
         if len(self.scans) == 1 and expression.refs:
-            return self._with_leaves(Expr(Ref("whole", expression.sql).sql), {Ref("whole", expression.sql): expression})
+            return self._with_leaves(
+                Expr(Ref("whole", expression.sql).sql), {Ref("whole", expression.sql): expression}
+            )
         expression, told = self._told(expression)
         placed = self._with_leaves(expression, told)
         if isinstance(placed, Unsupported):
@@ -412,17 +482,25 @@ class Placer:
         expression, markers = self._defined(expression)
         known, refs = placed[1] | markers, sorted(expression.refs)
         columns = collect(known.get(ref) or self._carried(ref) for ref in refs)
-        return columns if isinstance(columns, Unsupported) else (expression, dict(zip(refs, columns, strict=True)))
+        return (
+            columns
+            if isinstance(columns, Unsupported)
+            else (expression, dict(zip(refs, columns, strict=True)))
+        )
 
     def _defined(self, expression: Expr) -> tuple[Expr, dict[Ref, Placement]]:
-        """Replace null-extended numbers across tables by their definitions: PostgreSQL has numbers of any size."""
+        """Replace null-extended numbers across tables by their definitions: PostgreSQL has numbers
+        of any size.
+        """
         definitions, markers = dict[Ref, Expr](), dict[Ref, Placement]()
         for ref in filter(self.is_computed_number, sorted(expression.refs)):
             side = Expr(self.marker(ref))
             marker = Ref("there", side.sql)
             markers[marker] = Placement(side, wire_of(BOOL), BOOL)
             definition = self.branch_names.definition(ref)
-            definitions[ref] = Expr.parse(f"CASE WHEN {marker.sql} IS NOT NULL THEN {definition.sql} END")
+            definitions[ref] = Expr.parse(
+                f"CASE WHEN {marker.sql} IS NOT NULL THEN {definition.sql} END"
+            )
         if not definitions:
             return expression, {}
         expression, more = self._defined(expression.substitute(definitions))
@@ -430,7 +508,9 @@ class Placer:
 
     def is_computed_number(self, ref: Ref) -> bool:
         """True for a null-extended column that is arithmetic of numerics across tables."""
-        if not self.branch_names.is_null_extended_column(ref) or self.is_over_one_table(Expr(ref.sql)):
+        if not self.branch_names.is_null_extended_column(ref) or self.is_over_one_table(
+            Expr(ref.sql)
+        ):
             return False
         definition = unwrapped(self.branch_names.definition(ref).tree)
         if not isinstance(definition, exp.Add | exp.Sub | exp.Mul | exp.Neg):
@@ -438,13 +518,21 @@ class Placer:
         type_ = self.type_of(definition)
         return isinstance(type_, PgType) and type_.base == "numeric"
 
-    def _with_leaves(self, expression: Expr, parts: Mapping[Ref, Expr]) -> OverColumns | Unsupported:
+    def _with_leaves(
+        self, expression: Expr, parts: Mapping[Ref, Expr]
+    ) -> OverColumns | Unsupported:
         """Return an expression over columns with the leaves that these are."""
         leaves = collect(self.leaf(part, "carry") for part in parts.values())
-        return leaves if isinstance(leaves, Unsupported) else (expression, dict(zip(parts, leaves, strict=True)))
+        return (
+            leaves
+            if isinstance(leaves, Unsupported)
+            else (expression, dict(zip(parts, leaves, strict=True)))
+        )
 
     def _told(self, expression: Expr) -> tuple[Expr, dict[Ref, Expr]]:
-        """Read expressions over the clock alone as leaves: current_date changes less often than now()."""
+        """Read expressions over the clock alone as leaves: current_date changes less often than
+        now().
+        """
         parts = [part for part in self.parts(expression) if self._is_told(part)]
         wholes = {part: Ref("whole", part.sql) for part in parts}
 
@@ -457,7 +545,12 @@ class Placer:
 
     def _is_told(self, part: Expr) -> bool:
         scan = self._home(part)
-        return bool(part.refs) and part.as_ref is None and scan is not None and isinstance(scan.table, Clock)
+        return (
+            bool(part.refs)
+            and part.as_ref is None
+            and scan is not None
+            and isinstance(scan.table, Clock)
+        )
 
     def _carried(self, ref: Ref) -> Placement | Unsupported:
         expression = Expr(ref.sql)

@@ -1,4 +1,6 @@
-"""The placement of an expression: what Spark computes over leaf columns, and how the result travels."""
+"""The placement of an expression: what Spark computes over leaf columns, and how the result
+travels.
+"""
 
 from __future__ import annotations
 

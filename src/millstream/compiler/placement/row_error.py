@@ -1,7 +1,7 @@
 """Tell the error that an expression raises for a row, by an expression that raises none itself.
 
-A table is read before it is joined, so an expression over it must not raise for a row that the join discards. Its value
-is read together with its error, and the error is raised above the join:
+A table is read before it is joined, so an expression over it must not raise for a row that the join
+discards. Its value is read together with its error, and the error is raised above the join:
 
     t.n / t.m     value  CASE WHEN (error) IS NULL THEN t.n / t.m END
                   error  COALESCE(CASE WHEN t.m = 0 THEN 'division by zero' END,
@@ -13,8 +13,8 @@ is read together with its error, and the error is raised above the join:
 
 The parts of CASE, COALESCE, AND and OR that PostgreSQL does not evaluate raise nothing.
 
-Left aside: numerics of more than 131,072 digits before the point, timestamps and intervals at the far ends of their
-ranges, and texts longer than any can be.
+Left aside: numerics of more than 131,072 digits before the point, timestamps and intervals at the
+far ends of their ranges, and texts longer than any can be.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ _FUNCTIONS = frozenset(
     }
 )  # fmt: skip
 # Of these the other arguments are constants: they fail for all rows or for none.
-_WITH_CONSTANTS = frozenset({"left", "lpad", "mod", "right", "rpad", "split_part", "substr", "substring", "to_char"})
+_WITH_CONSTANTS = frozenset(
+    {"left", "lpad", "mod", "right", "rpad", "split_part", "substr", "substring", "to_char"}
+)
 # Of these the first names a part of a time.
 _PARTS = frozenset({"date_part", "date_trunc"})
 _TEXTS = frozenset({"text", "varchar", "bpchar", "name"})
@@ -88,7 +90,8 @@ class Unforeseen:
 def row_error(
     expression: Expr, types_of: TypesOf, holds_text: HoldsText = lambda ref: False
 ) -> Expr | Unforeseen | None:
-    """Return the text of the error that an expression raises, NULL for rows for which it raises none.
+    """Return the text of the error that an expression raises, NULL for rows for which it raises
+    none.
 
     Return None if it never raises, and `Unforeseen` if nothing tells when it does.
     """
@@ -96,7 +99,9 @@ def row_error(
     if isinstance(node, exp.Column | exp.Literal | exp.Boolean | exp.Null):
         return None
     wanted = list(dict.fromkeys(_typed_parts(node)))
-    found = _RowErrors(dict(zip(wanted, types_of(wanted), strict=True)) if wanted else {}, holds_text)
+    found = _RowErrors(
+        dict(zip(wanted, types_of(wanted), strict=True)) if wanted else {}, holds_text
+    )
     error = found.of(node)
     if found.is_unforeseen or found.checks > _MOST:
         return Unforeseen()
@@ -133,7 +138,9 @@ class _RowErrors:
     holds_text: HoldsText
     checks: int = 0
     is_unforeseen: bool = False
-    """True if nothing tells when some part raises; what is returned for the parts does not matter then."""
+    """True if nothing tells when some part raises; what is returned for the parts does not matter
+    then.
+    """
     _rules: Mapping[type[exp.Expression], Callable[[_RowErrors, exp.Expression], str]] = field(
         default_factory=lambda: _RULES
     )
@@ -180,12 +187,22 @@ class _RowErrors:
         operands = {left, right}
         if operands | {result} <= {*_INTEGERS, "numeric"}:
             return self._number(node, result)
-        if result == "date" and operands - {"date"} <= _INTEGERS.keys() and not isinstance(node, exp.Mul):
+        if (
+            result == "date"
+            and operands - {"date"} <= _INTEGERS.keys()
+            and not isinstance(node, exp.Mul)
+        ):
             return self._day(node)
         if operands == {"date"} and isinstance(node, exp.Sub):
-            finite = " AND ".join(f"isfinite({_sql(part)})" for part in (node.this, node.expression))
+            finite = " AND ".join(
+                f"isfinite({_sql(part)})" for part in (node.this, node.expression)
+            )
             return self.check(f"NOT ({finite})", "cannot subtract infinite dates")
-        if result in _TIMES and isinstance(node, exp.Add | exp.Sub) and operands <= {*_TIMES, "date"}:
+        if (
+            result in _TIMES
+            and isinstance(node, exp.Add | exp.Sub)
+            and operands <= {*_TIMES, "date"}
+        ):
             return ""
         return self.unforeseen()
 
@@ -212,8 +229,14 @@ class _RowErrors:
 
     def _day(self, node: exp.Expression) -> str:
         """Return the error of a day plus or minus some days; the infinities never raise it."""
-        day, days = (node.this, node.expression) if self._base(node.this) == "date" else (node.expression, node.this)
-        number = f"({_sql(day)} - DATE '2000-01-01')::int8 {_SIGNS[type(node)]} ({_sql(days)})::int8"
+        day, days = (
+            (node.this, node.expression)
+            if self._base(node.this) == "date"
+            else (node.expression, node.this)
+        )
+        number = (
+            f"({_sql(day)} - DATE '2000-01-01')::int8 {_SIGNS[type(node)]} ({_sql(days)})::int8"
+        )
         beyond = f"{number} NOT BETWEEN ({_FIRST_DAY}) AND {_LAST_DAY}"
         return self.check(f"CASE WHEN isfinite({_sql(day)}) THEN {beyond} END", "date out of range")
 
@@ -223,7 +246,11 @@ class _RowErrors:
         if base in _INTEGERS:
             least, _, error = _INTEGERS[base]
             low, _ = self._bounds(node.this)
-            return inner if low > least else _first([inner, self.check(f"{_sql(node.this)} = ({least})", error)])
+            return (
+                inner
+                if low > least
+                else _first([inner, self.check(f"{_sql(node.this)} = ({least})", error)])
+            )
         if base in {"numeric", *_FLOATS}:
             return inner
         return self.unforeseen()
@@ -275,7 +302,9 @@ class _RowErrors:
         if is_record(inner):
             # A row that is cast to a composite type has its values cast.
             return self.unforeseen()
-        if isinstance(inner, exp.Null) or (isinstance(inner, exp.Column) and self.holds_text(ref_of(inner))):
+        if isinstance(inner, exp.Null) or (
+            isinstance(inner, exp.Column) and self.holds_text(ref_of(inner))
+        ):
             return ""
         source, target = self.types[Expr.of(inner)], self.types[Expr.of(node)]
         return _first([self.of(inner), self._converted(inner, source, target)])
@@ -305,9 +334,12 @@ class _RowErrors:
     def _to_integer(self, value: str, source: str, target: str) -> str:
         least, most, error = _INTEGERS[target]
         if source in _FLOATS:
-            # NaN is greater than all numbers. The greatest integers are not floats, the number after them is.
+            # NaN is greater than all numbers. The greatest integers are not floats, the number
+            # after them is.
             whole = f"round(({value})::float8)"
-            return self.check(f"{whole} < '{least}'::float8 OR {whole} >= '{most + 1}'::float8", error)
+            return self.check(
+                f"{whole} < '{least}'::float8 OR {whole} >= '{most + 1}'::float8", error
+            )
         rounded = f"round({value})" if source == "numeric" else value
         return self.check(f"{rounded} NOT BETWEEN ({least}) AND {most}", error)
 
@@ -315,7 +347,9 @@ class _RowErrors:
         most, least, name = _FLOAT_RANGE[target]
         is_number = f"{value} NOT IN ('NaN'::numeric, 'Infinity'::numeric, '-Infinity'::numeric)"
         out_of_range = f"(abs({value}) >= {most} OR ({value} <> 0 AND abs({value}) <= {least}))"
-        return self.check(f"{is_number} AND {out_of_range}", f"value is out of range for type {name}")
+        return self.check(
+            f"{is_number} AND {out_of_range}", f"value is out of range for type {name}"
+        )
 
     def _shortened(self, value: str, type_: PgType) -> str:
         assert type_.precision is not None
@@ -349,7 +383,9 @@ class _RowErrors:
         return errors
 
     def with_constant(self, node: exp.Expression) -> str:
-        """Return the error of LIKE or AT TIME ZONE; unforeseen unless the pattern or the zone is a constant."""
+        """Return the error of LIKE or AT TIME ZONE; unforeseen unless the pattern or the zone is a
+        constant.
+        """
         constant = node.args.get("zone") or node.expression
         if not _is_constant(constant):
             return self.unforeseen()
@@ -364,7 +400,9 @@ class _RowErrors:
         return self._shortcut(node, "IS NOT TRUE")
 
     def _shortcut(self, node: exp.Expression, goes_on: str) -> str:
-        return _first([self.of(node.this), _when(f"({_sql(node.this)}) {goes_on}", self.of(node.expression))])
+        return _first(
+            [self.of(node.this), _when(f"({_sql(node.this)}) {goes_on}", self.of(node.expression))]
+        )
 
     def case(self, node: exp.Expression) -> str:
         assert isinstance(node, exp.Case)
@@ -372,8 +410,16 @@ class _RowErrors:
         error = self.of(default) if default is not None else ""
         for branch in reversed(node.args["ifs"]):
             condition, value = branch.this, self.of(branch.args["true"])
-            compared = f"{_sql(node.this)} = {_sql(condition)}" if node.this is not None else _sql(condition)
-            chosen = f"CASE WHEN {compared} THEN {value or 'NULL'} ELSE {error or 'NULL'} END" if value or error else ""
+            compared = (
+                f"{_sql(node.this)} = {_sql(condition)}"
+                if node.this is not None
+                else _sql(condition)
+            )
+            chosen = (
+                f"CASE WHEN {compared} THEN {value or 'NULL'} ELSE {error or 'NULL'} END"
+                if value or error
+                else ""
+            )
             error = _first([self.of(condition), chosen])
         return _first([self.of(node.this) if node.this is not None else "", error])
 

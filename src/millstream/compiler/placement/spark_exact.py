@@ -1,4 +1,5 @@
-"""The expressions that Spark computes exactly as PostgreSQL does: `SPARK_EXACT` has a rule for each kind.
+"""The expressions that Spark computes exactly as PostgreSQL does: `SPARK_EXACT` has a rule for each
+kind.
 
     AND, OR, NOT, IS                    three-valued in both
     =, <>, <, IS NOT DISTINCT FROM      of values that travel the same way; an order, where Spark's is PostgreSQL's
@@ -23,8 +24,18 @@ from millstream.algebra.block import Use
 from millstream.algebra.expr import Expr, Ref, parenthesised, unwrapped
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, order_wire_of, wire_of
-from millstream.compiler.placement.decimals.attempt import Attempt, Attempts, compare, compare_null_safe
-from millstream.compiler.placement.decimals.result import Travels, common_decimal, digits_of_wire, result_wire
+from millstream.compiler.placement.decimals.attempt import (
+    Attempt,
+    Attempts,
+    compare,
+    compare_null_safe,
+)
+from millstream.compiler.placement.decimals.result import (
+    Travels,
+    common_decimal,
+    digits_of_wire,
+    result_wire,
+)
 from millstream.compiler.placement.placement import BOOL, NUMERIC, Placement, refuse_across_tables
 from millstream.compiler.refusal import collect
 from millstream.errors import Unsupported
@@ -59,7 +70,9 @@ Rule = Callable[[OperandPlacer, exp.Expression, Use], Placement | Unsupported]
 
 
 def children(node: exp.Expression) -> list[exp.Expression]:
-    """Return the operands of a node: of a CASE its conditions and results, of ANY and ALL the array."""
+    """Return the operands of a node: of a CASE its conditions and results, of ANY and ALL the
+    array.
+    """
     found = list[exp.Expression]()
     for child in node.iter_expressions():
         if isinstance(node, exp.Case) and isinstance(child, exp.If):
@@ -79,11 +92,13 @@ _CHAINED: dict[type[exp.Expression], tuple[type[exp.Expression], ...]] = {
 
 
 def spine(node: exp.Expression) -> list[exp.Expression]:
-    """Return the first operand of a chain, then each operator with all of its operands, from the inside out.
+    """Return the first operand of a chain, then each operator with all of its operands, from the
+    inside out.
 
     a + b - c    ->    a, a + b, a + b - c
 
-    A long chain is a deep tree; by its spine it is worked through without descending, each operand once.
+    A long chain is a deep tree; by its spine it is worked through without descending, each operand
+    once.
     """
     kinds, found = _CHAINED.get(type(node), ()), [node]
     while isinstance(found[-1], kinds):
@@ -96,7 +111,9 @@ def _logical(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement
         inner = placer.place(Expr.of(node.this), "carry")
         if isinstance(inner, Unsupported):
             return inner
-        return Placement(Expr.of(exp.Not(this=exp.Paren(this=inner.expr.node))), wire_of(BOOL), BOOL)
+        return Placement(
+            Expr.of(exp.Not(this=exp.Paren(this=inner.expr.node))), wire_of(BOOL), BOOL
+        )
     first, *operators = placer.chain(node)
     operands = [first, *(operator.expression for operator in operators)]
     placed = collect(placer.place(Expr.of(operand), "carry") for operand in operands)
@@ -121,7 +138,9 @@ def _comparison(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placem
     one, other = sides
     ordering = isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE)
     if not _comparable(one, other) or (ordering and not (one.wire.ordered and other.wire.ordered)):
-        return refuse_across_tables(Expr.of(node), "Its order or equality is not the same in Spark.")
+        return refuse_across_tables(
+            Expr.of(node), "Its order or equality is not the same in Spark."
+        )
     made = type(node)(this=parenthesised(one.expr.node), expression=parenthesised(other.expr.node))
     return Placement(Expr.of(made), wire_of(BOOL), BOOL)
 
@@ -134,17 +153,31 @@ _OPERATORS: dict[type[exp.Expression], str] = {
 def _tried_comparison(
     placer: OperandPlacer, node: exp.Expression, left: Expr, right: Expr
 ) -> Placement | Unsupported | None:
-    """Return the comparison of numbers for which Spark may have none; None if they are not such numbers."""
+    """Return the comparison of numbers for which Spark may have none; None if they are not such
+    numbers.
+    """
     attempts = Attempts(placer, placer.lenient)
     one, other = attempts.of(left.node), attempts.of(right.node)
     if not (isinstance(one, Attempt) and isinstance(other, Attempt)):
-        return one if isinstance(one, Unsupported) else other if isinstance(other, Unsupported) else None
+        return (
+            one
+            if isinstance(one, Unsupported)
+            else other
+            if isinstance(other, Unsupported)
+            else None
+        )
     if COMPARE in one.array + other.array:
         # Spark has no such function inside the arguments of another call of it.
-        return refuse_across_tables(Expr.of(node), "It compares a number that a comparison of such numbers chooses.")
+        return refuse_across_tables(
+            Expr.of(node), "It compares a number that a comparison of such numbers chooses."
+        )
     operator = _OPERATORS.get(type(node))
     distinct = isinstance(node, exp.NullSafeNEQ)
-    made = compare(operator, one, other) if operator else compare_null_safe(one, other, distinct=distinct)
+    made = (
+        compare(operator, one, other)
+        if operator
+        else compare_null_safe(one, other, distinct=distinct)
+    )
     return Placement(Expr.parse(made), wire_of(BOOL), BOOL)
 
 
@@ -154,7 +187,9 @@ def _numeric(placer: OperandPlacer, expression: Expr) -> bool:
 
 
 def _of_any_digits(placer: OperandPlacer, *sides: Expr) -> bool:
-    """True if both sides are leaves and one is a numeric: it may be NaN, or have too many digits for Spark."""
+    """True if both sides are leaves and one is a numeric: it may be NaN, or have too many digits
+    for Spark.
+    """
     types = [placer.types.get(side) for side in sides]
     exact = all(type_ is not None and order_wire_of(type_) for type_ in types)
     return exact and any(type_ is not None and type_.base == "numeric" for type_ in types)
@@ -167,7 +202,9 @@ def _comparable(one: Placement, other: Placement) -> bool:
         return True
     if one.wire.number and other.wire.number:
         return (one.wire.number == "float") == (other.wire.number == "float")
-    return one.wire == other.wire and (one.type is None or other.type is None or one.type.base == other.type.base)
+    return one.wire == other.wire and (
+        one.type is None or other.type is None or one.type.base == other.type.base
+    )
 
 
 # The uses in which a value leaves Spark.
@@ -175,10 +212,14 @@ _SHOWN: tuple[Use, ...] = ("carry", "key", "printed")
 
 
 def _refusal_of_shown(placer: OperandPlacer, node: exp.Expression, use: Use) -> Unsupported | None:
-    """Return the refusal of a numeric that would leave Spark: it may be NaN, and has its digits after the point."""
+    """Return the refusal of a numeric that would leave Spark: it may be NaN, and has its digits
+    after the point.
+    """
     if use not in _SHOWN or not _numeric(placer, Expr.of(node)):
         return None
-    return refuse_across_tables(Expr.of(node), "Spark has no number for some values, nor the digits that are shown.")
+    return refuse_across_tables(
+        Expr.of(node), "Spark has no number for some values, nor the digits that are shown."
+    )
 
 
 def _arithmetic(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
@@ -190,7 +231,8 @@ def _arithmetic(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placem
     if isinstance(placed, Unsupported):
         return placed
     one = placed[0]
-    # What is chained stands without parentheses, and so is no deeper for Spark than it has operands.
+    # What is chained stands without parentheses, and so is no deeper for Spark than it has
+    # operands.
     made: exp.Expression = exp.Paren(this=one.expr.node)
     travels: Travels = one.wire, one.type
     for operator, right in zip(operators, placed[1:], strict=True):
@@ -212,7 +254,9 @@ def _negative(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placemen
 
 
 def _cast(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
-    """Place a cast of an integer to numeric, or of any type to itself: Spark computes no other cast exactly."""
+    """Place a cast of an integer to numeric, or of any type to itself: Spark computes no other cast
+    exactly.
+    """
     types = collect(map(placer.type_of, (node.this, node)))
     if isinstance(types, Unsupported):
         return types
@@ -280,7 +324,9 @@ def _coalesce(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placemen
 
 
 def _use_of_alternatives(placer: OperandPlacer, node: exp.Expression, use: Use) -> Use:
-    """Return the use of alternatives: char(5) and char(3) keep their blanks, because the result has no length."""
+    """Return the use of alternatives: char(5) and char(3) keep their blanks, because the result has
+    no length.
+    """
     type_ = placer.type_of(node) if use == "carry" else None
     return "printed" if isinstance(type_, PgType) and type_.base == "bpchar" else use
 
@@ -295,7 +341,9 @@ def _common(placed: list[Placement], node: exp.Expression) -> Wire | Unsupported
         return unordered.pop()
     if all(one.wire.number in ("int", "decimal") for one in placed):
         return common_decimal([digits_of_wire(one.wire, one.type) for one in placed])
-    return refuse_across_tables(Expr.of(node), "Its alternatives have different representations in Spark.")
+    return refuse_across_tables(
+        Expr.of(node), "Its alternatives have different representations in Spark."
+    )
 
 
 def _is(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
@@ -313,7 +361,11 @@ def _is(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Un
 
 def _inner_of_is(placer: OperandPlacer, expression: Expr) -> Expr | Unsupported:
     """Return what is asked about; of a number across tables, true where it is not NULL."""
-    if not placer.is_over_one_table(expression) and _is_number(expression) and _numeric(placer, expression):
+    if (
+        not placer.is_over_one_table(expression)
+        and _is_number(expression)
+        and _numeric(placer, expression)
+    ):
         tried = Attempts(placer, lenient=True).of(expression.node)
         if isinstance(tried, Attempt):
             return Expr.parse(f"CASE WHEN {tried.present} THEN TRUE END")

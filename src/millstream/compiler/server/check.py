@@ -1,7 +1,7 @@
 """Refuse constructs that cannot be maintained, with reason and workaround.
 
-The check reads the server's analysed tree, so a name that only looks like a construct is not refused. `REFUSALS` lists
-the constructs in the order in which they are checked.
+The check reads the server's analysed tree, so a name that only looks like a construct is not
+refused. `REFUSALS` lists the constructs in the order in which they are checked.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ REFUSALS: tuple[Refusal, ...] = (
 
 
 def check(tree: Value, written: exp.Expression | None = None) -> None:
-    """Raise Unsupported if an analysed query contains a refused construct; `written` is its tree with places."""
+    """Raise Unsupported if an analysed query contains a refused construct; `written` is its tree
+    with places.
+    """
     nodes = list(walk(tree))
     for refusal in REFUSALS:
         if any(refusal.matches(node) for node in nodes):

@@ -1,7 +1,8 @@
 """Find the place where a query calls a function: by name, by an operator or by a cast.
 
-Which function a call means is not in the text: date_trunc('day', x) is another one for another type of x. So where
-several nodes may call it, each is replaced by NULL in turn, and the server is asked whether it is called less often.
+Which function a call means is not in the text: date_trunc('day', x) is another one for another type
+of x. So where several nodes may call it, each is replaced by NULL in turn, and the server is asked
+whether it is called less often.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from millstream.errors import QueryError
 from millstream.postgres.connection import Connection
 
 
-def find_call(conn: Connection, function: Function, canonical: Canonical, tree: exp.Expression) -> exp.Expr | None:
+def find_call(
+    conn: Connection, function: Function, canonical: Canonical, tree: exp.Expression
+) -> exp.Expr | None:
     """Return the syntax node of a query that calls a function; None if it cannot be told."""
     named = _calls_by_name(function, tree)
     if len(named) == 1:
@@ -32,7 +35,11 @@ def find_call(conn: Connection, function: Function, canonical: Canonical, tree: 
     result = _result_type(conn, function.oid)
     types = [printed(node.to) if isinstance(node, exp.Cast) else result for node in nodes]
     tried = zip(nodes, types, strict=True)
-    around = [node for node, type_ in tried if _calls_without(conn, function.oid, tree, node, type_) < calls]
+    around = [
+        node
+        for node, type_ in tried
+        if _calls_without(conn, function.oid, tree, node, type_) < calls
+    ]
     return next((node for node in around if not _contains_another(node, around)), None)
 
 
@@ -47,7 +54,9 @@ def _contains_another(node: exp.Expr, others: Sequence[exp.Expr]) -> bool:
 def _calls_by_name(function: Function, tree: exp.Expression) -> list[exp.Expr]:
     """Return the calls of any function of that name, each with its schema."""
     name = function.called.split(".")[-1]
-    calls = [node for node in tree.find_all(exp.Func, exp.Dot, bfs=False) if _own_name(node) == name]
+    calls = [
+        node for node in tree.find_all(exp.Func, exp.Dot, bfs=False) if _own_name(node) == name
+    ]
     return [call for call in calls if not any(call.parent is other for other in calls)]
 
 
@@ -55,8 +64,12 @@ def _own_name(call: exp.Expr) -> str:
     return function_name(call).split(".")[-1]
 
 
-def _calls_without(conn: Connection, oid: int, tree: exp.Expression, node: exp.Expr, type_: str) -> int:
-    """Return how often a query calls a function if each node equal to this one is NULL; many times if it is invalid."""
+def _calls_without(
+    conn: Connection, oid: int, tree: exp.Expression, node: exp.Expr, type_: str
+) -> int:
+    """Return how often a query calls a function if each node equal to this one is NULL; many times
+    if it is invalid.
+    """
     changed = tree.transform(lambda other: _null(type_) if other == node else other)
     try:
         return _number_of_calls(queries.reread(conn, printed(changed)).tree, oid)

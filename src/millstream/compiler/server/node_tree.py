@@ -68,7 +68,9 @@ class _OpenNode:
 
 
 def parse(text: str) -> Value:
-    """Parse the text of a `pg_node_tree`, without recursion: a sum of 1,000 terms is 1,000 levels deep."""
+    """Parse the text of a `pg_node_tree`, without recursion: a sum of 1,000 terms is 1,000 levels
+    deep.
+    """
     around = [_OpenNode()]
     tokens = iter(_TOKEN.findall(text))
     for token in tokens:

@@ -3,8 +3,8 @@
     x BETWEEN 1 AND 2 AND y    printed as (((x >= 1) AND (x <= 2)) AND y), read as ((x >= 1) AND (x <= 2) AND y)
     x IN (a, b, c)             printed as (((x = a) OR (x = b)) OR (x = c)), read as ((x = a) OR (x = b) OR (x = c))
 
-The server drops the parentheses of an AND that is the first operand of an AND, and likewise for OR. Without them the
-text stays the same however often it is read and printed.
+The server drops the parentheses of an AND that is the first operand of an AND, and likewise for OR.
+Without them the text stays the same however often it is read and printed.
 
 >>> remove_parentheses("WHERE ((((x >= 1) AND (x <= 2)) AND y) OR ((a OR b) AND c))")
 'WHERE (((x >= 1) AND (x <= 2) AND y) OR ((a OR b) AND c))'
@@ -37,7 +37,11 @@ class _Group:
 def remove_parentheses(text: str) -> str:
     """Return the text without the parentheses that the server would drop."""
     left_out = {place for one in _groups(text) for place in _needless(one, text)}
-    return "".join(letter for place, letter in enumerate(text) if place not in left_out) if left_out else text
+    return (
+        "".join(letter for place, letter in enumerate(text) if place not in left_out)
+        if left_out
+        else text
+    )
 
 
 def _needless(group: _Group, text: str) -> tuple[int, ...]:

@@ -41,7 +41,15 @@ from millstream.compiler.server.questions import Constant
 from millstream.compiler.server.upstreams import upstreams_under
 from millstream.compiler.server.viewdef import comparable_text
 from millstream.compiler.workaround import for_function
-from millstream.errors import BadQuery, LockNotHad, MillstreamError, PlanningFailed, QueryError, Unsupported, Volatile
+from millstream.errors import (
+    BadQuery,
+    LockNotHad,
+    MillstreamError,
+    PlanningFailed,
+    QueryError,
+    Unsupported,
+    Volatile,
+)
 from millstream.large_stack import on_large_stack
 from millstream.observe import log
 from millstream.postgres import relations
@@ -87,7 +95,9 @@ class QueryPlan:
 
     def row_key(self) -> RowKey:
         """Return the key of the rows, for the catalog."""
-        return RowKey(self.block.key, {oid: table.key for oid, (table, _) in self.sources().items()})
+        return RowKey(
+            self.block.key, {oid: table.key for oid, (table, _) in self.sources().items()}
+        )
 
     def stored_in(self, target: Digests) -> QueryPlan:
         """Return the plan with the digests of the existing target table."""
@@ -116,9 +126,13 @@ _PLANNERS = ("algebra", "compiler", "postgres", "store", "refresh", "service")
 
 @cache
 def version_stamp() -> str:
-    """Return the version of the planner: a digest of its code, so that any change of it makes plans stale."""
+    """Return the version of the planner: a digest of its code, so that any change of it makes plans
+    stale.
+    """
     found = hashlib.sha256(version("sqlglot").encode())
-    files = [file for package in _PLANNERS for file in _files(resources.files(f"millstream.{package}"))]
+    files = [
+        file for package in _PLANNERS for file in _files(resources.files(f"millstream.{package}"))
+    ]
     for file in sorted(files, key=str):
         if file.name.endswith((".py", ".sql")):
             found.update(file.read_bytes())
@@ -144,8 +158,8 @@ def plan_query(
 ) -> QueryPlan:
     """Plan a query, given as the user wrote it or, if `qualified`, as its canonical text.
 
-    Raise a refusal with its place in the query if it cannot be maintained. `keys` names, by oid, the key to use of a
-    source that has several; it is ignored if it is no key any more.
+    Raise a refusal with its place in the query if it cannot be maintained. `keys` names, by oid,
+    the key to use of a source that has several; it is ignored if it is no key any more.
     """
     asked = _Asked(query, qualified, keys or {}, rights)
     try:
@@ -154,10 +168,17 @@ def plan_query(
         if error.facts.get("position") is None:
             _find_position(conn, asked, error)
         raise
-    except (MillstreamError, RecursionError, psycopg.OperationalError, psycopg.errors.InsufficientPrivilege):
+    except (
+        MillstreamError,
+        RecursionError,
+        psycopg.OperationalError,
+        psycopg.errors.InsufficientPrivilege,
+    ):
         raise
     except Exception as error:
-        log.error("planning failed", query=query, traceback="".join(traceback.format_exception(error)))
+        log.error(
+            "planning failed", query=query, traceback="".join(traceback.format_exception(error))
+        )
         raise PlanningFailed.at(noted_part(error), error) from error
 
 
@@ -170,7 +191,8 @@ class _Asked:
     keys: Mapping[int, Sequence[str]]
     rights: Rights
     placed: bool = False
-    """Parse it with the places of its nodes in the user's text, for a refusal to point at: slower."""
+    """Parse it with the places of its nodes in the user's text, for a refusal to point at: slower.
+    """
 
     def written(self, canonical: Canonical) -> exp.Expression | None:
         """Return the syntax tree of its canonical text with places; None if they are not wanted."""
@@ -180,13 +202,20 @@ class _Asked:
 def _plan(conn: Connection, asked: _Asked) -> QueryPlan:
     query = asked.query
     with queries.rolled_back(conn):
-        canonical = queries.reread(conn, query) if asked.qualified else queries.canonical(conn, query)
+        canonical = (
+            queries.reread(conn, query) if asked.qualified else queries.canonical(conn, query)
+        )
         with queries.rolled_back(conn):
             view = queries.temporary_view(conn, canonical.text)
-            found, names = definition_digests.digests_under(conn, view), query_names.of_view(conn, view)
+            found, names = (
+                definition_digests.digests_under(conn, view),
+                query_names.of_view(conn, view),
+            )
         upstreams = upstreams_under(conn, canonical.text)
         # First: planning evaluates functions of constants, the server's planner does too.
-        foreign_code.check_under(conn, found, converted_types(canonical.tree), asked.rights.trusted_roles)
+        foreign_code.check_under(
+            conn, found, converted_types(canonical.tree), asked.rights.trusted_roles
+        )
         written = asked.written(canonical)
         called = _check(conn, canonical, written)
         _check_columns(canonical)
@@ -201,7 +230,9 @@ def _plan(conn: Connection, asked: _Asked) -> QueryPlan:
 
 
 def _find_position(conn: Connection, asked: _Asked, refusal: QueryError) -> None:
-    """Plan a refused query again, with the places of its nodes, and give the refusal the place where it is raised."""
+    """Plan a refused query again, with the places of its nodes, and give the refusal the place
+    where it is raised.
+    """
     try:
         _plan(conn, replace(asked, placed=True))
     except QueryError as error:
@@ -214,7 +245,9 @@ def _find_position(conn: Connection, asked: _Asked, refusal: QueryError) -> None
 
 
 def _parse_expressions(blocks: Sequence[Block]) -> None:
-    """Parse the expressions of all inputs here, on the large stack: a refresh asks what they refer to."""
+    """Parse the expressions of all inputs here, on the large stack: a refresh asks what they refer
+    to.
+    """
     for input_ in (input_ for block in blocks for input_ in block.inputs()):
         input_.used()
         for leaf in input_.leaves:
@@ -246,10 +279,16 @@ class _Called:
 
 
 def _check(conn: Connection, canonical: Canonical, written: exp.Expression | None) -> _Called:
-    """Raise Unsupported for calls and constructs that cannot be maintained; return the special functions called."""
+    """Raise Unsupported for calls and constructs that cannot be maintained; return the special
+    functions called.
+    """
     check.check(canonical.tree, written)
     functions = queries.functions(conn, canonical.tree)
-    printing = {one.oid: one.called for one in functions if one.called in volatility.TO_TEXT | volatility.TO_JSON}
+    printing = {
+        one.oid: one.called
+        for one in functions
+        if one.called in volatility.TO_TEXT | volatility.TO_JSON
+    }
     trusted = printing.keys() - volatility.session_dependent(canonical.tree, printing)
     if clock.reads_clock(canonical.tree, [one.name for one in functions]):
         trusted |= {one.oid for one in functions if _depends_on_clock_only(one)}
@@ -264,13 +303,17 @@ def _check(conn: Connection, canonical: Canonical, written: exp.Expression | Non
 
 
 def _depends_on_clock_only(function: queries.Function) -> bool:
-    """Return True for a function of the server that depends on nothing but the time and the time zone, which is UTC."""
+    """Return True for a function of the server that depends on nothing but the time and the time
+    zone, which is UTC.
+    """
     own = function.schema == "pg_catalog" and function.volatility == "stable"
     return own and (function.name in clock.CLOCK_FUNCTIONS or function.called in volatility.ZONED)
 
 
 def _check_sources(relation: Relation) -> None:
-    if not any(isinstance(node, Scan) and isinstance(node.table, SourceTable) for node in relation.walk()):
+    if not any(
+        isinstance(node, Scan) and isinstance(node.table, SourceTable) for node in relation.walk()
+    ):
         raise Unsupported.construct(
             "a query without a table",
             reason="It has no source that could change.",
@@ -288,7 +331,9 @@ def _check_columns(canonical: Canonical) -> None:
 
 
 def _check_names(names: Sequence[str], written: exp.Expression | None = None) -> None:
-    """Raise Unsupported for column names that begin with __ms_: Millstream adds columns of such names."""
+    """Raise Unsupported for column names that begin with __ms_: Millstream adds columns of such
+    names.
+    """
     for name in names:
         if name.lower().startswith("__ms_"):
             raise Unsupported.construct(
@@ -306,19 +351,26 @@ def _column_named(name: str, query: exp.Expression) -> exp.Expr | None:
 
 
 def _check_function(
-    conn: Connection, function: queries.Function, canonical: Canonical, written: exp.Expression | None
+    conn: Connection,
+    function: queries.Function,
+    canonical: Canonical,
+    written: exp.Expression | None,
 ) -> None:
     if function.volatility == "immutable":
         return
-    hint = for_function(function.name, function.volatility, built_in=function.schema == "pg_catalog")
+    hint = for_function(
+        function.name, function.volatility, built_in=function.schema == "pg_catalog"
+    )
     error = Volatile.function(function.name, function.volatility, hint)
     raise error.about(find_call(conn, function, canonical, written)) if written else error
 
 
 def _check_faithful(conn: Connection, canonical: Canonical) -> None:
-    """Our parser must read the query as the server does: print what it read, and let the server compare.
+    """Our parser must read the query as the server does: print what it read, and let the server
+    compare.
 
-    Its operators too: NULLIF or USING over a type of an extension means another one where the path is ours.
+    Its operators too: NULLIF or USING over a type of an extension means another one where the path
+    is ours.
     """
     try:
         again = queries.reread(conn, printed(_name_casts(parsed(canonical.text))))
@@ -326,11 +378,15 @@ def _check_faithful(conn: Connection, canonical: Canonical) -> None:
         raise _unfaithful(str(error)) from error
     read, meant = comparable_text(again.text), comparable_text(canonical.text)
     if read != meant:
-        differs = next((n for n, (one, other) in enumerate(zip(read, meant, strict=False)) if one != other), 0)
+        differs = next(
+            (n for n, (one, other) in enumerate(zip(read, meant, strict=False)) if one != other), 0
+        )
         part = slice(max(differs - 30, 0), differs + 60)
         raise _unfaithful(f"PostgreSQL has: {meant[part]} ... It was read as: {read[part]} ...")
     if again.operators != canonical.operators:
-        raise _unfaithful("An operator of an extension is not the one that is found without the search_path.")
+        raise _unfaithful(
+            "An operator of an extension is not the one that is found without the search_path."
+        )
 
 
 def _unfaithful(where: str) -> Unsupported:
@@ -354,11 +410,18 @@ def _name_casts(tree: exp.Expression) -> exp.Expression:
 
 
 @on_large_stack
-def state_sql(block: Block, names: BlockNames, *, inner: bool, temporary: bool = False) -> list[str]:
-    """Return the statements that create the state of a block, its materialized rows, and the view of its rows."""
+def state_sql(
+    block: Block, names: BlockNames, *, inner: bool, temporary: bool = False
+) -> list[str]:
+    """Return the statements that create the state of a block, its materialized rows, and the view
+    of its rows.
+    """
     match block:
         case WindowBlock(head=head):
-            return [*state.create_sql(block, head, names), *materialized_rows.create_sql(block, names)]
+            return [
+                *state.create_sql(block, head, names),
+                *materialized_rows.create_sql(block, names),
+            ]
         case AggregateBlock(head=head):
             shown = [state.shown_sql(block, names, temporary=temporary)] if inner else []
             return [*state.create_sql(block, head, names), *shown]
@@ -374,7 +437,9 @@ class _Server:
         self.conn = conn
         self.names = PlanningNames(0, "", "")
 
-    def types(self, expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...] | Unsupported:
+    def types(
+        self, expressions: Sequence[Expr], scans: Sequence[Scan]
+    ) -> tuple[PgType, ...] | Unsupported:
         if not expressions:
             return ()
         columns = ", ".join(f"{one.sql} AS x{number}" for number, one in enumerate(expressions))
@@ -435,14 +500,20 @@ class _Catalog:
         if kind == "v":
             view = queries.view(self.conn, oid)
             # Its text is read again, and a conversion in it may then mean another cast.
-            foreign_code.check_under(self.conn, {}, converted_types(view.tree), self.asked.rights.trusted_roles)
+            foreign_code.check_under(
+                self.conn, {}, converted_types(view.tree), self.asked.rights.trusted_roles
+            )
             self._called |= _check(self.conn, view, None)
             return view.text
         relations.check_source(self.conn, oid)
         table = relations.table(self.conn, oid, self.asked.keys.get(oid, ()))
         if any(one.relid == oid for one in stream_tables.every(self.conn)):
             # What tells its rows apart is ours, not the query's.
-            return replace(table, columns=tuple(c for c in table.columns if c.name != ROW_ID), key=_but_ours(table.key))
+            return replace(
+                table,
+                columns=tuple(c for c in table.columns if c.name != ROW_ID),
+                key=_but_ours(table.key),
+            )
         _check_names([column.name for column in table.columns])
         return table
 

@@ -1,8 +1,9 @@
 """Find the place of a construct in the user's query, for error messages.
 
-The planner reads the server's text of the query. Its clauses stand in the order in which the user wrote them, so both
-syntax trees are walked side by side. Where the server writes something else (BETWEEN becomes two comparisons), its node
-has the place of what the user wrote there; where the trees do not agree, a node has no place.
+The planner reads the server's text of the query. Its clauses stand in the order in which the user
+wrote them, so both syntax trees are walked side by side. Where the server writes something else
+(BETWEEN becomes two comparisons), its node has the place of what the user wrote there; where the
+trees do not agree, a node has no place.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _QUERIES = exp.Select | exp.SetOperation | exp.Values
 
 
 def parse_canonical(text: str, query: str) -> exp.Expression | None:
-    """Return the tree of a query's canonical text, with the places of its nodes in the query as the user wrote it.
+    """Return the tree of a query's canonical text, with the places of its nodes in the query as the
+    user wrote it.
 
     None for a query that only PostgreSQL can read.
     """
@@ -68,7 +70,9 @@ def excerpt(query: str, position: int | None) -> str:
 
 
 def _align(written: exp.Expr, read: exp.Expr) -> None:
-    """Give the nodes of a tree that the server wrote the places of the user's nodes that they stand for."""
+    """Give the nodes of a tree that the server wrote the places of the user's nodes that they stand
+    for.
+    """
     written, read = _unwrap_written(written), _unwrap_read(written, read)
     set_position(read, position_of(written))
     if isinstance(written, exp.Select) and isinstance(read, exp.Select):
@@ -87,9 +91,15 @@ def _unwrap_written(written: exp.Expr) -> exp.Expr:
 
 
 def _unwrap_read(written: exp.Expr, read: exp.Expr) -> exp.Expr:
-    """Return a node without the parentheses and casts that the server put around it, which get its place."""
+    """Return a node without the parentheses and casts that the server put around it, which get its
+    place.
+    """
     cast = isinstance(_unwrap_written(written), exp.Cast)
-    while isinstance(read, exp.Paren) or _is_bare_subquery(read) or (isinstance(read, exp.Cast) and not cast):
+    while (
+        isinstance(read, exp.Paren)
+        or _is_bare_subquery(read)
+        or (isinstance(read, exp.Cast) and not cast)
+    ):
         set_position(read, position_of(written))
         read = read.this
     return read
@@ -120,7 +130,9 @@ def _align_part(written: object, read: object) -> None:
 
 
 def _align_rewritten(written: exp.Expr, read: exp.Expr) -> None:
-    """Align what the server wrote in another way: each comparison of BETWEEN has its place, IN's left side its own."""
+    """Align what the server wrote in another way: each comparison of BETWEEN has its place, IN's
+    left side its own.
+    """
     if isinstance(written, exp.Between):
         for part in read.find_all(exp.And, exp.Or, exp.Binary):
             set_position(part, position_of(written))
@@ -142,7 +154,11 @@ def _align_select(written: exp.Select, read: exp.Select) -> None:
 def _align_items(written: Sequence[exp.Expr], read: Sequence[exp.Expr]) -> None:
     """Align a select list, in which a * of the user's is several columns."""
     first = len(list(takewhile(lambda item: not _is_star(item), written)))
-    last = len(list(takewhile(lambda item: not _is_star(item), reversed(written)))) if first < len(written) else 0
+    last = (
+        len(list(takewhile(lambda item: not _is_star(item), reversed(written))))
+        if first < len(written)
+        else 0
+    )
     for one, other in zip(written[:first], read[:first], strict=False):
         _align_item(one, other)
     if last:
@@ -163,14 +179,18 @@ def _value(item: exp.Expr) -> exp.Expr:
 
 
 def _is_star(item: exp.Expr) -> bool:
-    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+    return isinstance(item, exp.Star) or (
+        isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+    )
 
 
 # -- FROM ---------------------------------------------------------------------------------------
 
 
 def _align_from(written: exp.Select, read: exp.Select) -> None:
-    """Align the items of FROM, and the conditions, in the order of the text: the server adds parentheses to joins."""
+    """Align the items of FROM, and the conditions, in the order of the text: the server adds
+    parentheses to joins.
+    """
     items, other_items = list(_items(written)), list(_items(read))
     if len(items) != len(other_items) or not all(map(_is_same_item, items, other_items)):
         return
@@ -185,7 +205,9 @@ def _align_from(written: exp.Select, read: exp.Select) -> None:
 
 
 def _is_same_item(written: exp.Expr, read: exp.Expr) -> bool:
-    """True if two items have one name; the server adds a number to a name that an outer query has too: `t AS t_1`."""
+    """True if two items have one name; the server adds a number to a name that an outer query has
+    too: `t AS t_1`.
+    """
     name, other = written.alias_or_name.lower(), read.alias_or_name.lower()
     before, _, number = other.rpartition("_")
     return name == other or (name == before and number.isdigit())

@@ -69,7 +69,9 @@ def rolled_back(conn: Connection) -> Iterator[None]:
 
 
 def canonical(conn: Connection, query: str) -> Canonical:
-    """Return the server's analysis of the user's query; raise BadQuery with the place if it rejects the query."""
+    """Return the server's analysis of the user's query; raise BadQuery with the place if it rejects
+    the query.
+    """
     with users_path(conn):
         return reread(conn, query)
 
@@ -87,7 +89,9 @@ def view(conn: Connection, oid: int) -> Canonical:
 
 
 def columns_of(conn: Connection, select: str) -> tuple[Column, ...] | Unsupported:
-    """Return names, types and collations of the columns of a query of our own; the refusal of an anonymous row."""
+    """Return names, types and collations of the columns of a query of our own; the refusal of an
+    anonymous row.
+    """
     try:
         with rolled_back(conn):
             return relations.columns(conn, temporary_view(conn, select))
@@ -113,7 +117,9 @@ def _anonymous_row(message: str) -> Unsupported:
 def temporary_view(conn: Connection, query: str) -> int:
     """Create a temporary view and return its oid; the caller rolls back."""
     _create_view(conn, query)
-    oid: int = conn.execute("SELECT 'pg_temp.__millstream_query'::pg_catalog.regclass::pg_catalog.oid").fetchall()[0][0]
+    oid: int = conn.execute(
+        "SELECT 'pg_temp.__millstream_query'::pg_catalog.regclass::pg_catalog.oid"
+    ).fetchall()[0][0]
     return oid
 
 
@@ -138,7 +144,9 @@ def _create_view(conn: Connection, query: str) -> None:
 
 
 def _rights(conn: Connection, query: str, error: psycopg.Error) -> NoRights:
-    """Name the rights that lack: to make a temporary view, and to use the schemas that the query names."""
+    """Name the rights that lack: to make a temporary view, and to use the schemas that the query
+    names.
+    """
     message = error.diag.message_primary or str(error)
     role, database, temporary, schemas = conn.execute(_LACKING).fetchall()[0]
     if not temporary:
@@ -188,7 +196,11 @@ def _described(conn: Connection, oid: int) -> Canonical:
         (oid, oid),
     ).fetchone()
     assert row is not None
-    return Canonical(readable_text(row[0].strip().rstrip(";")), relations.columns(conn, oid), node_tree.parse(row[1]))
+    return Canonical(
+        readable_text(row[0].strip().rstrip(";")),
+        relations.columns(conn, oid),
+        node_tree.parse(row[1]),
+    )
 
 
 def functions(conn: Connection, tree: node_tree.Value) -> list[Function]:
@@ -199,7 +211,9 @@ def functions(conn: Connection, tree: node_tree.Value) -> list[Function]:
         operators.add(node.number("opno"))
         if node.kind == "COERCEVIAIO":
             argument = node.fields.get("arg")
-            outputs.add(node_tree.result_type(argument) if isinstance(argument, node_tree.Node) else 0)
+            outputs.add(
+                node_tree.result_type(argument) if isinstance(argument, node_tree.Node) else 0
+            )
             inputs.add(node.number("resulttype"))
     return _looked_up(conn, oids, operators, outputs, inputs)
 
@@ -219,13 +233,20 @@ def _looked_up(
            OR p.oid IN (SELECT typinput FROM pg_catalog.pg_type WHERE oid = ANY(%(inputs)s::oid[]))
         ORDER BY 3
         """,
-        {"oids": list(oids), "operators": list(operators), "outputs": list(outputs), "inputs": list(inputs)},
+        {
+            "oids": list(oids),
+            "operators": list(operators),
+            "outputs": list(outputs),
+            "inputs": list(inputs),
+        },
     ).fetchall()
     volatility = {"i": "immutable", "s": "stable", "v": "volatile"}
     return [Function(row[0], row[1], row[2], volatility[row[3]], *row[4:]) for row in rows]
 
 
-def relation_kinds(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, str]]:
+def relation_kinds(
+    conn: Connection, names: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[int, str]]:
     """Return the oid and relkind of relations, by schema and name."""
     rows = conn.execute(
         """
@@ -239,7 +260,9 @@ def relation_kinds(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[t
 
 
 def implicit_schema(conn: Connection, name: str) -> str:
-    """Return the schema of a relation that the server prints without one: the temporary schema, or pg_catalog."""
+    """Return the schema of a relation that the server prints without one: the temporary schema, or
+    pg_catalog.
+    """
     row = conn.execute(
         """
         SELECT n.nspname

@@ -19,11 +19,17 @@ Constant = bool | int | float | str | None
 class PlanningServer(Protocol):
     """A source of types and values; the real one asks the server and never guesses."""
 
-    def types(self, expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...] | Unsupported:
-        """Return the types of expressions over these tables; the refusal if no column can have one of them."""
+    def types(
+        self, expressions: Sequence[Expr], scans: Sequence[Scan]
+    ) -> tuple[PgType, ...] | Unsupported:
+        """Return the types of expressions over these tables; the refusal if no column can have one
+        of them.
+        """
 
     def values(self, expressions: Sequence[str]) -> tuple[Constant, ...] | Unsupported:
-        """Return the values of expressions without columns; the refusal if the server cannot compute them."""
+        """Return the values of expressions without columns; the refusal if the server cannot
+        compute them.
+        """
 
     def declare(self, block: Block) -> BlockRows:
         """Return the rows of an inner block as a table that later blocks can read."""

@@ -1,15 +1,17 @@
 """Write the text of a query anew after a relation or a column that it names was renamed.
 
-PostgreSQL's views follow renames, because they are stored as trees of oids and column numbers. The query of a stream
-table is stored as text. So the server is shown the old names, and renames them itself:
+PostgreSQL's views follow renames, because they are stored as trees of oids and column numbers. The
+query of a stream table is stored as text. So the server is shown the old names, and renames them
+itself:
 
     a temporary table stands in for each renamed relation, with the columns under the names that the text has
     a temporary view is made of the text, over the stand-ins
     the columns of the stand-ins get the names of today
     what the server prints of the view has them too; the stand-ins become the relations again
 
-A relation whose former name another one has now is not followed: the text means the one of that name, so that a table
-can be swapped for another. A column is followed by its number; one that was dropped is looked for by its name.
+A relation whose former name another one has now is not followed: the text means the one of that
+name, so that a table can be swapped for another. A column is followed by its number; one that was
+dropped is looked for by its name.
 """
 
 from __future__ import annotations
@@ -53,10 +55,13 @@ class Renamed:
         return any(former != now for former, now in self.columns.items())
 
     def stand_in(self) -> list[tuple[str, str]]:
-        """Return the columns of the stand-in: the present name, and the name that the text has for it."""
+        """Return the columns of the stand-in: the present name, and the name that the text has for
+        it.
+        """
         former = dict(self.former.columns)
         renamed = {former[attnum] for attnum, _ in self.now.columns if attnum in former}
-        # A column that came later and has a name that the text uses for another one is out of its reach.
+        # A column that came later and has a name that the text uses for another one is out of its
+        # reach.
         return [
             (name, former.get(attnum) or (name if name not in renamed else f"__ms_unread_{attnum}"))
             for attnum, name in self.now.columns
@@ -66,17 +71,26 @@ class Renamed:
 def find(conn: Connection, recorded: Names) -> list[Renamed]:
     """Return the relations of which a text, whose names were recorded, has former names."""
     present = query_names.now(conn, [former.relid for former in recorded])
-    pairs = [Renamed(former, present[former.relid]) for former in recorded if former.relid in present]
+    pairs = [
+        Renamed(former, present[former.relid]) for former in recorded if former.relid in present
+    ]
     renamed = [pair for pair in pairs if pair.has_other_name or pair.has_other_columns]
     former_names = [pair.former.qualified for pair in renamed if pair.has_other_name]
     taken = query_names.taken(conn, former_names) if former_names else set()
-    return [pair for pair in renamed if not pair.has_other_name or pair.former.qualified not in taken]
+    return [
+        pair for pair in renamed if not pair.has_other_name or pair.former.qualified not in taken
+    ]
 
 
-def present_keys(keys: Mapping[int, Sequence[str]], renamed: Sequence[Renamed]) -> dict[int, tuple[str, ...]]:
+def present_keys(
+    keys: Mapping[int, Sequence[str]], renamed: Sequence[Renamed]
+) -> dict[int, tuple[str, ...]]:
     """Return the keys of sources, by oid, with the present names of their columns."""
     columns = {pair.now.relid: pair.columns for pair in renamed}
-    return {oid: tuple(columns.get(oid, {}).get(name, name) for name in key) for oid, key in keys.items()}
+    return {
+        oid: tuple(columns.get(oid, {}).get(name, name) for name in key)
+        for oid, key in keys.items()
+    }
 
 
 def follow(conn: Connection, text: str, renamed: Sequence[Renamed]) -> str:
@@ -100,17 +114,31 @@ def _make(conn: Connection, stand_in: str, pair: Renamed) -> None:
     # A query may group by the primary key and read the other columns.
     key = sql.SQL(", ").join(map(sql.Identifier, query_names.primary_key(conn, pair.now.relid)))
     if key.as_string(conn):
-        conn.execute(sql.SQL("ALTER TABLE pg_temp.{} ADD PRIMARY KEY ({})").format(sql.Identifier(stand_in), key))
+        conn.execute(
+            sql.SQL("ALTER TABLE pg_temp.{} ADD PRIMARY KEY ({})").format(
+                sql.Identifier(stand_in), key
+            )
+        )
     _rename(conn, stand_in, pair.stand_in())
 
 
 def _rename(conn: Connection, table: str, columns: Sequence[tuple[str, str]]) -> None:
-    """Rename columns of a stand-in, each to a temporary name first, so that two columns can swap their names."""
+    """Rename columns of a stand-in, each to a temporary name first, so that two columns can swap
+    their names.
+    """
     rename = sql.SQL("ALTER TABLE pg_temp.{} RENAME COLUMN {} TO {}")
-    moving = [(now, f"__ms_moving_{number}", then) for number, (now, then) in enumerate(columns) if now != then]
-    steps = [(now, between) for now, between, _ in moving] + [(between, then) for _, between, then in moving]
+    moving = [
+        (now, f"__ms_moving_{number}", then)
+        for number, (now, then) in enumerate(columns)
+        if now != then
+    ]
+    steps = [(now, between) for now, between, _ in moving] + [
+        (between, then) for _, between, then in moving
+    ]
     for now, then in steps:
-        conn.execute(rename.format(sql.Identifier(table), sql.Identifier(now), sql.Identifier(then)))
+        conn.execute(
+            rename.format(sql.Identifier(table), sql.Identifier(now), sql.Identifier(then))
+        )
 
 
 def _over_stand_ins(text: str, stand_ins: Mapping[tuple[str, str], str]) -> str:

@@ -18,7 +18,9 @@ from millstream.large_stack import on_large_stack
 
 @on_large_stack
 def with_total_order(text: str, columns: Sequence[Column]) -> str:
-    """Return a query with LIMIT or DISTINCT ON sorted by all sortable columns last; any other query unchanged."""
+    """Return a query with LIMIT or DISTINCT ON sorted by all sortable columns last; any other query
+    unchanged.
+    """
     query = parsed(text)
     if not _depends_on_order(query):
         return text
@@ -30,7 +32,9 @@ def with_total_order(text: str, columns: Sequence[Column]) -> str:
 
 
 def _depends_on_order(query: exp.Expression) -> bool:
-    """Return True if the order of a query decides which rows it has, but for FETCH, which may have WITH TIES."""
+    """Return True if the order of a query decides which rows it has, but for FETCH, which may have
+    WITH TIES.
+    """
     limit = query.args.get("limit") or query.args.get("offset")
     distinct = query.args.get("distinct")
     first_of_each = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None

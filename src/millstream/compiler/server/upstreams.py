@@ -16,17 +16,24 @@ def upstreams_under(conn: Connection, query: str) -> tuple[Upstream, ...]:
     with queries.rolled_back(conn):
         found = lineage.of(conn, queries.temporary_view(conn, query))
         stream_tables = {
-            (found.relations, oid): id for oid, id in upstreams.stream_tables_of(conn, found.relids()).items()
+            (found.relations, oid): id
+            for oid, id in upstreams.stream_tables_of(conn, found.relids()).items()
         }
-        paths = {id: _path(found, relation, set(stream_tables)) for relation, id in stream_tables.items()}
+        paths = {
+            id: _path(found, relation, set(stream_tables)) for relation, id in stream_tables.items()
+        }
         # The steps between the query and the stream table.
         between = {id: path[1:-1] for id, path in paths.items() if path}
         names = lineage.names(conn, {step for steps in between.values() for step in steps})
-    return tuple(Upstream(id, tuple(names[step] for step in steps)) for id, steps in sorted(between.items()))
+    return tuple(
+        Upstream(id, tuple(names[step] for step in steps)) for id, steps in sorted(between.items())
+    )
 
 
 def _path(found: Lineage, end: Object, stream_tables: set[Object]) -> tuple[Object, ...]:
-    """Return the shortest path from a query to a stream table that passes through no other stream table."""
+    """Return the shortest path from a query to a stream table that passes through no other stream
+    table.
+    """
     others = stream_tables - {end}
 
     def following(step: Object) -> tuple[Object, ...]:

@@ -1,6 +1,7 @@
 """Correct the text of pg_get_viewdef so that the server can read it again.
 
-The server prints three things that it does not accept, or that it prints differently after reading them:
+The server prints three things that it does not accept, or that it prints differently after reading
+them:
 
 - 'Y'::text in CYCLE, where it accepts only 'Y';
 - aliases for the columns that SEARCH and CYCLE add to a recursive table, which it does not allow to be named;
@@ -20,7 +21,9 @@ _CLAUSE = re.compile(r"^ *\) (SEARCH|CYCLE) ", re.MULTILINE)
 
 
 def comparable_text(text: str) -> str:
-    """Return a text in which only its meaning is left: the space before VALUES depends on where they come from."""
+    """Return a text in which only its meaning is left: the space before VALUES depends on where
+    they come from.
+    """
     return text.replace("( VALUES", "(VALUES")
 
 
@@ -40,7 +43,9 @@ def _rename_own_columns_only(cte: exp.CTE) -> None:
     own = len(recursive_columns(cte))
     query = cte.parent.parent if cte.parent else None
     tables = query.find_all(exp.Table) if query else ()
-    for alias in (table.args.get("alias") for table in tables if not table.db and table.name == cte.alias):
+    for alias in (
+        table.args.get("alias") for table in tables if not table.db and table.name == cte.alias
+    ):
         if alias is not None and len(alias.columns) > own:
             alias.set("columns", alias.columns[:own])
 

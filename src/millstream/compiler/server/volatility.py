@@ -1,10 +1,11 @@
 """Stable functions that are in effect immutable for arguments of plain types.
 
-json_agg, concat, format and others print their arguments. The text of a timestamptz or a float depends on session
-settings, so PostgreSQL declares them stable. The text of a number, a text or a uuid does not.
+json_agg, concat, format and others print their arguments. The text of a timestamptz or a float
+depends on session settings, so PostgreSQL declares them stable. The text of a number, a text or a
+uuid does not.
 
-ZONED functions depend on the session's time zone only. A query that reads the time is evaluated in UTC, so in such a
-query they are in effect immutable.
+ZONED functions depend on the session's time zone only. A query that reads the time is evaluated in
+UTC, so in such a query they are in effect immutable.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ ZONED = frozenset(
     }
 )  # fmt: skip
 
-# bool, "char", name, int8, int2, int4, text, json, unknown, bpchar, varchar, numeric, uuid, jsonb, and arrays of some
+# bool, "char", name, int8, int2, int4, text, json, unknown, bpchar, varchar, numeric, uuid, jsonb,
+# and arrays of some
 _PLAIN = frozenset({16, 18, 19, 20, 21, 23, 25, 114, 705, 1042, 1043, 1700, 2950, 3802})
 _ARRAYS = frozenset({1000, 1005, 1007, 1009, 1014, 1015, 1016, 1231, 2951})
 # JSON has dates in one form only: date, time, timestamp
@@ -44,8 +46,12 @@ _DATES = frozenset({1082, 1083, 1114})
 
 
 def session_dependent(tree: Value, names: dict[int, str]) -> set[int]:
-    """Return the functions among `names` (by oid) that are called with arguments whose text depends on the session."""
-    return {oid for oid, types in _calls(tree) if oid in names and not types <= _allowed(names[oid])}
+    """Return the functions among `names` (by oid) that are called with arguments whose text depends
+    on the session.
+    """
+    return {
+        oid for oid, types in _calls(tree) if oid in names and not types <= _allowed(names[oid])
+    }
 
 
 def _allowed(name: str) -> frozenset[int]:

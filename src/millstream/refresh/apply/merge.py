@@ -14,7 +14,13 @@ from typing import Protocol
 import psycopg
 import pyarrow as pa
 
-from millstream.algebra.block import AggregateBlock, AggregateHead, Block, MaterializedBlock, WindowBlock
+from millstream.algebra.block import (
+    AggregateBlock,
+    AggregateHead,
+    Block,
+    MaterializedBlock,
+    WindowBlock,
+)
 from millstream.catalog.target import targets, write_guard
 from millstream.errors import TargetDiffers, TriggerInterferes
 from millstream.observe import log
@@ -31,13 +37,17 @@ from millstream.store.names import BlockNames
 class Groups(Protocol):
     """Evaluates groups: their keys in, their state out, or their rows."""
 
-    def groups(self, head: AggregateHead, keys: pa.Table, *, group_rows: bool = False) -> Result: ...
+    def groups(
+        self, head: AggregateHead, keys: pa.Table, *, group_rows: bool = False
+    ) -> Result: ...
 
     def everything(self, *, group_rows: bool = False) -> Result: ...
 
 
 class Apply:
-    """Applies one block's result: to its state, and to the stream table if it is the last of its chain."""
+    """Applies one block's result: to its state, and to the stream table if it is the last of its
+    chain.
+    """
 
     def __init__(
         self,
@@ -101,7 +111,9 @@ class Apply:
             self.staged.fill(self.names.delta, rows)
 
     def _stage_groups(self, head: AggregateHead, rows: Result, *, full: bool) -> None:
-        """Stage the touched groups; of a complete result, also the stored groups that it does not have."""
+        """Stage the touched groups; of a complete result, also the stored groups that it does not
+        have.
+        """
         with self.tally.phase("apply"):
             self.staged.fill(self.names.delta, rows)
             self._decode_groups(head, absolute=full)
@@ -127,7 +139,9 @@ class Apply:
             self._merge_target(full=full)
 
     def _change_rows(self, *, full: bool) -> None:
-        """Update materialized rows: compute those of the touched parts, compare, change what differs."""
+        """Update materialized rows: compute those of the touched parts, compare, change what
+        differs.
+        """
         statements = [
             *materialized_rows.new_sql(self.block, self.names, full=full),
             *materialized_rows.change_sql(self.block, self.names, full=full),
@@ -163,21 +177,33 @@ class Apply:
     def _keys(self, head: AggregateHead, query: str) -> pa.Table:
         """Fetch the keys of groups, in the form in which Spark gets them."""
         with self.tally.phase("apply"):
-            schema = pa.schema([(key.name, key.wire.arrow_type) for key in head.keys] or [("one", pa.int32())])
-            return fetch(self.conn, query, schema.append(pa.field("__one", pa.int32()))).select(schema.names)
+            schema = pa.schema(
+                [(key.name, key.wire.arrow_type) for key in head.keys] or [("one", pa.int32())]
+            )
+            return fetch(self.conn, query, schema.append(pa.field("__one", pa.int32()))).select(
+                schema.names
+            )
 
     def _stage_holistic_rows(self, head: AggregateHead, evaluation: Groups) -> None:
-        """Stage the rows of the touched groups, for the aggregates that PostgreSQL computes over all of them."""
+        """Stage the rows of the touched groups, for the aggregates that PostgreSQL computes over
+        all of them.
+        """
         if not head.holistic:
             return
         keys = self._keys(head, group_rows.wanted_sql(head, self.names))
         some = keys.num_rows or not head.keys
-        rows = evaluation.groups(head, keys, group_rows=True) if some else Result.of(group_rows.no_rows_sql(head))
+        rows = (
+            evaluation.groups(head, keys, group_rows=True)
+            if some
+            else Result.of(group_rows.no_rows_sql(head))
+        )
         with self.tally.phase("apply"):
             self.staged.fill(self.names.group_rows, rows)
 
     def _recompute_groups(self, head: AggregateHead, evaluation: Groups) -> None:
-        """Evaluate groups in full whose state the difference does not give, such as a minimum that was deleted."""
+        """Evaluate groups in full whose state the difference does not give, such as a minimum that
+        was deleted.
+        """
         lost = self._keys(head, state.lost_sql(head, self.names))
         if lost.num_rows == 0:
             return
@@ -204,7 +230,8 @@ class Apply:
                 self.staged.run(state.merge_sql(head, self.names, holistic))
             except psycopg.errors.CheckViolation as error:
                 raise TargetDiffers.at(
-                    self.names.name, f"The stored state of a group has fewer rows than were removed from it: {error}"
+                    self.names.name,
+                    f"The stored state of a group has fewer rows than were removed from it: {error}",
                 ) from error
         failpoint("state_merged")
 
@@ -224,12 +251,16 @@ class Apply:
         failpoint("target_merged")
 
     def _fit_index(self) -> None:
-        """If a key is too long for the unique index, replace the index by one for keys of any length."""
+        """If a key is too long for the unique index, replace the index by one for keys of any
+        length.
+        """
         query = target.long_keys_sql(self.block, self.names)
         row = self.conn.execute(query.encode()).fetchone() if query else None
         if row is None or not row[0]:
             return
-        for (index,) in self.conn.execute(target.unique_index_sql(self.block, self.names).encode()).fetchall():
+        for (index,) in self.conn.execute(
+            target.unique_index_sql(self.block, self.names).encode()
+        ).fetchall():
             log.warning("keys too long for a unique index", table=self.names.name, index=index)
             self.staged.run(f"DROP INDEX {index}")
             self.staged.run(*target.long_index_sql(self.block, self.names))
@@ -237,19 +268,28 @@ class Apply:
 
     def _carry_out(self, statement: str, expected: int) -> None:
         try:
-            # The user's triggers fire here, and expect the user's search_path; the statement itself needs none.
+            # The user's triggers fire here, and expect the user's search_path; the statement itself
+            # needs none.
             with write_guard.write_permit(self.conn, self.names.target), users_path(self.conn):
                 done = self.staged.run(statement)
         except psycopg.errors.UniqueViolation as error:
-            raise TargetDiffers.at(self.names.name, f"A row to insert already exists: {error}") from error
+            raise TargetDiffers.at(
+                self.names.name, f"A row to insert already exists: {error}"
+            ) from error
         if self.row_triggers:
             self._check_written(done, expected)
         if done != expected:
-            raise TargetDiffers.at(self.names.name, f"{expected} rows should have changed, {done} did.")
+            raise TargetDiffers.at(
+                self.names.name, f"{expected} rows should have changed, {done} did."
+            )
 
     def _check_written(self, done: int, expected: int) -> None:
-        """Check that the planned rows were written: a BEFORE ROW trigger may have dropped or changed some."""
-        unwritten = self.conn.execute(target.unwritten_sql(self.block, self.names).encode()).fetchall()[0][0]
+        """Check that the planned rows were written: a BEFORE ROW trigger may have dropped or
+        changed some.
+        """
+        unwritten = self.conn.execute(
+            target.unwritten_sql(self.block, self.names).encode()
+        ).fetchall()[0][0]
         if done != expected or unwritten:
             what = f"Of {expected} rows, {done} were written, {unwritten} of them different from the query's rows."
             raise TriggerInterferes.by(self.names.name, self.names.target, self.row_triggers, what)

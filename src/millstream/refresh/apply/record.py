@@ -18,9 +18,13 @@ from millstream.refresh.report import RefreshReport
 
 
 def record(conn: Connection, now: Cut, job: Job, report: RefreshReport) -> RefreshReport:
-    """Record frontier and history, in the transaction of the rows; return the report with its data timestamp."""
+    """Record frontier and history, in the transaction of the rows; return the report with its data
+    timestamp.
+    """
     id, frontier = job.table.id, str(report.frontier)
-    moments = stream_tables.advance(conn, [id], frontier, now.taken_at, action=report.action, reason=report.reason)
+    moments = stream_tables.advance(
+        conn, [id], frontier, now.taken_at, action=report.action, reason=report.reason
+    )
     dated = replace(report, data_timestamp=moments[id])
     history.add(conn, _entry(job, dated, now.taken_at))
     _announce(conn, job, dated)
@@ -28,10 +32,13 @@ def record(conn: Connection, now: Cut, job: Job, report: RefreshReport) -> Refre
     return dated
 
 
-def record_idle(conn: Connection, now: Cut, jobs: Sequence[Job], initiated_by: Initiator) -> dict[int, RefreshReport]:
+def record_idle(
+    conn: Connection, now: Cut, jobs: Sequence[Job], initiated_by: Initiator
+) -> dict[int, RefreshReport]:
     """Record that nothing has changed, in one statement for all, and return the reports.
 
-    Refreshes by the scheduler are not written into the history: there would be one each second for each stream table.
+    Refreshes by the scheduler are not written into the history: there would be one each second for
+    each stream table.
     """
     by_frontier = dict[Snapshot, list[Job]]()
     for job in jobs:
@@ -43,7 +50,10 @@ def record_idle(conn: Connection, now: Cut, jobs: Sequence[Job], initiated_by: I
             conn, ids, str(frontier), now.taken_at, action="NO_DATA", reason="NO_CHANGE",
             is_counted=initiated_by == "SCHEDULER",
         )  # fmt: skip
-        reports |= {job.table.id: _idle(now, job, initiated_by, frontier, moments[job.table.id]) for job in idle}
+        reports |= {
+            job.table.id: _idle(now, job, initiated_by, frontier, moments[job.table.id])
+            for job in idle
+        }
     if jobs and initiated_by != "SCHEDULER":
         history.add_all(conn, [_entry(job, reports[job.table.id], now.taken_at) for job in jobs])
     for job in jobs:
@@ -63,10 +73,14 @@ def _announce(conn: Connection, job: Job, report: RefreshReport) -> None:
             duration_ms=round(report.duration_ms, 3), had_failed=had_failed,
         )  # fmt: skip
     if table.status == "ERROR":
-        notifications.alert(conn, "resumed", stream_table=table.qualified, former_status=table.status, by="refresh")
+        notifications.alert(
+            conn, "resumed", stream_table=table.qualified, former_status=table.status, by="refresh"
+        )
 
 
-def _idle(now: Cut, job: Job, initiated_by: Initiator, frontier: Snapshot, moment: datetime) -> RefreshReport:
+def _idle(
+    now: Cut, job: Job, initiated_by: Initiator, frontier: Snapshot, moment: datetime
+) -> RefreshReport:
     """Return the report where nothing has changed."""
     return RefreshReport(
         job.table.name, "NO_DATA", "NO_CHANGE", moment, frontier,
@@ -75,7 +89,10 @@ def _idle(now: Cut, job: Job, initiated_by: Initiator, frontier: Snapshot, momen
 
 
 def initiator(job: Job, initiated_by: Initiator) -> Initiator:
-    """Return who initiated a refresh. What a new stream table reads is refreshed with it, but is not initial."""
+    """Return who initiated a refresh.
+
+    What a new stream table reads is refreshed with it, but is not initial.
+    """
     return "MANUAL" if initiated_by == "INITIAL" and job.table.frontier else initiated_by
 
 

@@ -5,8 +5,8 @@
     scan      the whole table, by Spark's tasks at the exported snapshot
     crossing  the rows that cross a temporal filter
 
-A lookup is abandoned if its estimate exceeds `max_lookup_rows`, or if it returns more rows than that while it runs.
-Then the whole table is read.
+A lookup is abandoned if its estimate exceeds `max_lookup_rows`, or if it returns more rows than
+that while it runs. Then the whole table is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from millstream.spark.scan import PAGES_PER_TASK, Scanned, scan
 from millstream.store import staging
 from millstream.store.names import BlockNames
 
-# Up to this many pages (8 MB) the driver reads a whole table itself: starting tasks would cost more.
+# Up to this many pages (8 MB) the driver reads a whole table itself: starting tasks would cost
+# more.
 SMALL_PAGES = 1000
 # Up to this many keys travel inside the statement; more go through a temporary table.
 INLINE_KEYS = 5000
@@ -54,7 +55,9 @@ class Estimate:
 
 
 class ReadMeans(Protocol):
-    """What reading needs of the application: Spark, the server's address for Spark's tasks, and the settings."""
+    """What reading needs of the application: Spark, the server's address for Spark's tasks, and the
+    settings.
+    """
 
     dsn: str
     settings: Settings
@@ -66,7 +69,13 @@ class AccessPaths:
     """Reads inputs for one refresh, and records how."""
 
     def __init__(
-        self, cut: Cut, names: BlockNames, means: ReadMeans, versions: SingleRowVersions, *, consolidated: bool = False
+        self,
+        cut: Cut,
+        names: BlockNames,
+        means: ReadMeans,
+        versions: SingleRowVersions,
+        *,
+        consolidated: bool = False,
     ) -> None:
         self.cut = cut
         self.names = names
@@ -82,7 +91,13 @@ class AccessPaths:
     # -- by key ----------------------------------------------------------------------------
 
     def lookup(
-        self, one: Input, columns: Sequence[str], keys: pa.Table, *, before: int, nulls: Sequence[int] = ()
+        self,
+        one: Input,
+        columns: Sequence[str],
+        keys: pa.Table,
+        *,
+        before: int,
+        nulls: Sequence[int] = (),
     ) -> pa.Table | Scanned:
         """Read the rows whose leaf columns equal one of the keys, or all rows if that is cheaper.
 
@@ -93,15 +108,26 @@ class AccessPaths:
         lookup = read_sql.Lookup(columns, distinct, nulls)
         relation = self.names.source(one.scan.table)
         filter_versions = self.versions.filter_versions(one)
-        query = read_sql.lookup_sql(one, relation, lookup, before=before, filter_versions=filter_versions)
+        query = read_sql.lookup_sql(
+            one, relation, lookup, before=before, filter_versions=filter_versions
+        )
         estimate = self._estimate(query, one)
         if estimate.rows > self.max_lookup_rows and self._has_statistics(one):
-            return self.everything(one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows")
+            return self.everything(
+                one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows"
+            )
         limited = f"{query} LIMIT {self.max_lookup_rows + 1}"
         rows = fetch(self.cut.conn, limited, read_sql.schema_of(one, located=True))
         if rows.num_rows > self.max_lookup_rows:
-            return self.everything(one, before=before, why=f"a lookup returned more than {self.max_lookup_rows} rows")
-        self._note(one, "filter" if estimate.sequential else "lookup", rows.num_rows, f"{keys.num_rows} keys")
+            return self.everything(
+                one, before=before, why=f"a lookup returned more than {self.max_lookup_rows} rows"
+            )
+        self._note(
+            one,
+            "filter" if estimate.sequential else "lookup",
+            rows.num_rows,
+            f"{keys.num_rows} keys",
+        )
         return rows
 
     def _keys_relation(self, keys: pa.Table) -> str:
@@ -117,10 +143,13 @@ class AccessPaths:
     def _keys_table(self, keys: pa.Table) -> str:
         named = keys.rename_columns([f"w{number}" for number in range(keys.num_columns)])
         columns = ", ".join(f"{field.name} {postgres_type(field.type)}" for field in named.schema)
-        # The keys of one lookup have been read before those of the next are sent, so one table serves both.
+        # The keys of one lookup have been read before those of the next are sent, so one table
+        # serves both.
         name = f"ms_wanted_{staging.digest(columns)}"
         conn = self.cut.conn
-        conn.execute(f"CREATE TEMPORARY TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DROP".encode())
+        conn.execute(
+            f"CREATE TEMPORARY TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DROP".encode()
+        )
         staging.clear(conn, [name])
         send(conn, f"pg_temp.{name}", named)
         conn.execute(f"ANALYZE pg_temp.{name}".encode())
@@ -132,28 +161,37 @@ class AccessPaths:
         plan = row[0][0]["Plan"]
         # EXPLAIN shows the alias of a block's view.
         return Estimate(
-            plan["Plan Rows"], _scans_whole(plan, one.scan.alias if isinstance(one.scan.table, SourceTable) else "s")
+            plan["Plan Rows"],
+            _scans_whole(plan, one.scan.alias if isinstance(one.scan.table, SourceTable) else "s"),
         )
 
     def _has_statistics(self, one: Input) -> bool:
-        """Return True if the tables have statistics. Without them a lookup with a limit is tried."""
+        """Return True if the tables have statistics.
+
+        Without them a lookup with a limit is tried.
+        """
         table = one.scan.table
         if not isinstance(table, SourceTable):
             return True
         row = self.cut.conn.execute(
-            "SELECT EXISTS (SELECT FROM pg_stats WHERE schemaname = %s AND tablename = %s)", (table.schema, table.name)
+            "SELECT EXISTS (SELECT FROM pg_stats WHERE schemaname = %s AND tablename = %s)",
+            (table.schema, table.name),
         ).fetchone()
         return row is not None and bool(row[0])
 
     def sizes(self, inputs: Sequence[Input]) -> dict[str, float]:
-        """Return the number of rows in the tables of inputs, by PostgreSQL's estimate, if there is one."""
+        """Return the number of rows in the tables of inputs, by PostgreSQL's estimate, if there is
+        one.
+        """
         tables = {one.name: one.scan.table for one in inputs}
         oids = {name: table.oid for name, table in tables.items() if isinstance(table, SourceTable)}
         unknown = set(oids.values()) - self._sizes.keys()
         if unknown:
             query = "SELECT oid::int8, reltuples::float8 FROM pg_class WHERE oid = ANY(%s::oid[])"
             self._sizes.update(self.cut.conn.execute(query, (list(unknown),)).fetchall())
-        return {name: rows for name, oid in oids.items() if (rows := self._sizes.get(oid, -1.0)) >= 0}
+        return {
+            name: rows for name, oid in oids.items() if (rows := self._sizes.get(oid, -1.0)) >= 0
+        }
 
     # -- all of it -------------------------------------------------------------------------
 
@@ -167,16 +205,30 @@ class AccessPaths:
         filter_versions = self.versions.filter_versions(one)
         if physical is None or sum(pages for _, pages in physical) <= SMALL_PAGES:
             query = read_sql.all_sql(
-                one, self.names.source(one.scan.table), before=before, filter_versions=filter_versions
+                one,
+                self.names.source(one.scan.table),
+                before=before,
+                filter_versions=filter_versions,
             )
             return self._read(one, query, why)
-        queries = [query for name, pages in physical for query in _ranges(one, name, pages, before, filter_versions)]
-        # The scan's sessions queue behind a TRUNCATE that waits for the cut, and the cut waits for the scan: give way.
+        queries = [
+            query
+            for name, pages in physical
+            for query in _ranges(one, name, pages, before, filter_versions)
+        ]
+        # The scan's sessions queue behind a TRUNCATE that waits for the cut, and the cut waits for
+        # the scan: give way.
         version, also = self.cut.conn.info.server_version, watchful(self.cut.conn)
         dsn = pinned(
-            self.dsn, version=version, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT, **also
+            self.dsn,
+            version=version,
+            application_name="millstream scan",
+            lock_timeout=SCAN_LOCK_TIMEOUT,
+            **also,
         )
-        scanned = scan(self.engine().spark, dsn, self.cut.exported, queries, read_sql.schema_of(one))
+        scanned = scan(
+            self.engine().spark, dsn, self.cut.exported, queries, read_sql.schema_of(one)
+        )
         self.scans.append((one, scanned, why))
         return scanned
 
@@ -217,7 +269,9 @@ class AccessPaths:
             case SourceTable(oid=oid):
                 conn, condition = self.cut.buffers.slice(oid, frontier)
                 filter_versions = self.versions.filter_versions(one)
-                query = read_sql.slice_sql(one, condition, filter_versions, consolidated=self.consolidated)
+                query = read_sql.slice_sql(
+                    one, condition, filter_versions, consolidated=self.consolidated
+                )
                 return self._changes(one, conn, query)
         return read_sql.schema_of(one).empty_table()
 
@@ -229,7 +283,9 @@ class AccessPaths:
     def step(self, one: Input, relation: str) -> pa.Table:
         """Read the rows of a recursion's last step, for its own term."""
         rows = fetch(
-            self.cut.conn, read_sql.step_sql(one, relation, self.versions.filter_versions(one)), read_sql.schema_of(one)
+            self.cut.conn,
+            read_sql.step_sql(one, relation, self.versions.filter_versions(one)),
+            read_sql.schema_of(one),
         )
         self._note(one, "step", rows.num_rows, "")
         return rows
@@ -240,12 +296,16 @@ class AccessPaths:
         if not filter_versions.may_cross:
             return None
         limit = self.max_lookup_rows + 1
-        query = read_sql.crossing_sql(one, self.names.source(one.scan.table), filter_versions, limit=limit)
+        query = read_sql.crossing_sql(
+            one, self.names.source(one.scan.table), filter_versions, limit=limit
+        )
         estimate = self._estimate(query, one)
         rows = fetch(self.cut.conn, query, read_sql.schema_of(one, located=True))
         if rows.num_rows > self.max_lookup_rows:
             return self.everything(
-                one, before=1, why=f"more than {self.max_lookup_rows} rows crossed a temporal filter"
+                one,
+                before=1,
+                why=f"more than {self.max_lookup_rows} rows crossed a temporal filter",
             )
         self._note(one, "filter" if estimate.sequential else "lookup", rows.num_rows, "crossing")
         return rows
@@ -268,7 +328,9 @@ def _consolidated(images: pa.Table) -> pa.Table:
     summed = images.group_by(columns).aggregate([("__before", "sum")])
     left = summed.filter(pc.not_equal(summed["__before_sum"], 0))
     zeros = pa.array([0] * left.num_rows, pa.int64())
-    return pa.table([*(left[name] for name in columns), left["__before_sum"], zeros], schema=images.schema)
+    return pa.table(
+        [*(left[name] for name in columns), left["__before_sum"], zeros], schema=images.schema
+    )
 
 
 # A plan is EXPLAIN's JSON: values of any type.
@@ -278,8 +340,12 @@ def _scans_whole(plan: dict[str, Any], alias: str) -> bool:
     return any(_scans_whole(child, alias) for child in plan.get("Plans", ()))
 
 
-def _ranges(one: Input, relation: str, pages: int, before: int, filter_versions: FilterVersions) -> list[str]:
-    """Return one query per range of pages; the last range has no end, for pages that are added later."""
+def _ranges(
+    one: Input, relation: str, pages: int, before: int, filter_versions: FilterVersions
+) -> list[str]:
+    """Return one query per range of pages; the last range has no end, for pages that are added
+    later.
+    """
     alias = quoted(one.scan.alias)
     starts = list(range(0, max(pages, 1), PAGES_PER_TASK))
     queries = []
@@ -288,6 +354,8 @@ def _ranges(one: Input, relation: str, pages: int, before: int, filter_versions:
         if start != starts[-1]:
             where.append(f"{alias}.ctid < '({start + PAGES_PER_TASK},0)'::tid")
         queries.append(
-            read_sql.all_sql(one, f"ONLY {relation}", before=before, where=where, filter_versions=filter_versions)
+            read_sql.all_sql(
+                one, f"ONLY {relation}", before=before, where=where, filter_versions=filter_versions
+            )
         )
     return queries

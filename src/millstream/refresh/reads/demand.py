@@ -1,9 +1,10 @@
 """Read what a block needs: the changed rows, and every row that they can join.
 
-`compiler.blocks.demand` plans which key messages go along the join tree; this module sends them: it looks up the keys
-of the sender's rows in the receiver. A row that two messages find is read twice and counted once: column `ROW`, where
-the row is stored, identifies it. The driver does not hold the rows of a table that Spark scans, so it has no keys to
-send from there, and the neighbours of that table are read in full too.
+`compiler.blocks.demand` plans which key messages go along the join tree; this module sends them: it
+looks up the keys of the sender's rows in the receiver. A row that two messages find is read twice
+and counted once: column `ROW`, where the row is stored, identifies it. The driver does not hold the
+rows of a table that Spark scans, so it has no keys to send from there, and the neighbours of that
+table are read in full too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from millstream.compiler.blocks.demand import Id, KeyMessage, messages
 from millstream.refresh.reads.access_paths import AccessPaths
 from millstream.refresh.reads.input_rows import InputRows, LookedUpKeys
 from millstream.refresh.reads.read_sql import ROW, schema_of
-from millstream.refresh.reads.semijoin import LONG_JOIN, SemiJoinReduction, compares_exactly, count_duplicates
+from millstream.refresh.reads.semijoin import (
+    LONG_JOIN,
+    SemiJoinReduction,
+    compares_exactly,
+    count_duplicates,
+)
 from millstream.spark.engine import Engine, Rows
 from millstream.spark.scan import Scanned
 
@@ -37,18 +43,23 @@ def read_demanded(
     before: int,
     crossing: Crossing = MappingProxyType({}),
 ) -> dict[str, InputRows]:
-    """Return the rows of each input that the first rows, and the rows that cross a temporal filter, can join.
+    """Return the rows of each input that the first rows, and the rows that cross a temporal filter,
+    can join.
 
-    `before` is how often a stored row counts before this refresh: 1, or 0 if only the new version is computed.
+    `before` is how often a stored row counts before this refresh: 1, or 0 if only the new version
+    is computed.
     """
     names = [input_.name for input_ in branch.inputs]
     held = {name: InputRows.starting_with(first.get(name), crossing.get(name)) for name in names}
     holders = [name for name, rows in held.items() if rows.starting_rows()]
     answers = dict[Id, "pa.Table | Scanned"]()
-    # Messages because of which everything behind their receiver is read in full, if rows can appear without a match.
+    # Messages because of which everything behind their receiver is read in full, if rows can appear
+    # without a match.
     in_full = set[Id]()
     # Sizes order the messages; two inputs leave no choice of order.
-    planned = messages(branch, holders, access.sizes(branch.inputs) if len(branch.inputs) > 2 else {})
+    planned = messages(
+        branch, holders, access.sizes(branch.inputs) if len(branch.inputs) > 2 else {}
+    )
     waiting = {message.id for message in planned}
     reading = _Reading(branch, held, access, SemiJoinReduction(branch, held, waiting), before)
     for message in planned:
@@ -63,7 +74,9 @@ def read_demanded(
 
 
 def _asks_for_all(message: KeyMessage, held: dict[str, InputRows]) -> bool:
-    """Return True if a message without key columns has any row behind it: the receiver is then read in full."""
+    """Return True if a message without key columns has any row behind it: the receiver is then read
+    in full.
+    """
     return not message.sender_columns and any(held[name].has_rows() for name in message.behind)
 
 
@@ -80,7 +93,9 @@ class _Reading:
     def answer(
         self, message: KeyMessage, answers: Mapping[Id, pa.Table | Scanned], *, everything: bool
     ) -> pa.Table | Scanned | None:
-        """Return the receiver's rows for the sender's keys, and add them to the receiver; None if there are no keys."""
+        """Return the receiver's rows for the sender's keys, and add them to the receiver; None if
+        there are no keys.
+        """
         receiver = self.held[message.receiver]
         if receiver.whole is not None:
             return receiver.whole
@@ -92,7 +107,11 @@ class _Reading:
         if not tables and not scanned and not everything:
             return None
         if scanned or everything:
-            why = "the whole input is needed" if scanned or message.sender_columns else "no equality joins it"
+            why = (
+                "the whole input is needed"
+                if scanned or message.sender_columns
+                else "no equality joins it"
+            )
             input_ = self.branch.input(message.receiver)
             receiver.whole = self.access.everything(input_, before=self.before, why=why)
             return receiver.whole
@@ -103,7 +122,9 @@ class _Reading:
     ) -> pa.Table | Scanned | None:
         """Look up the keys of these rows in the receiver, except keys that were looked up before."""
         joining = [
-            self.reduction.rows(message.sender, rows, receiver=message.receiver, round_=message.round)
+            self.reduction.rows(
+                message.sender, rows, receiver=message.receiver, round_=message.round
+            )
             for rows in tables
         ]
         keys = distinct_keys(joining, message.sender_columns, message.nulls)
@@ -114,7 +135,9 @@ class _Reading:
         if new.num_rows == 0:
             return pa.concat_tables(known)
         input_ = self.branch.input(message.receiver)
-        answer = self.access.lookup(input_, message.receiver_columns, new, before=self.before, nulls=message.nulls)
+        answer = self.access.lookup(
+            input_, message.receiver_columns, new, before=self.before, nulls=message.nulls
+        )
         if not isinstance(answer, pa.Table) or ROW not in answer.column_names:
             receiver.whole = answer
             return answer
@@ -125,16 +148,25 @@ class _Reading:
 
 
 def _single_column(branch: Branch, message: KeyMessage) -> str:
-    """Return the only column that a message looks up by; empty if it has several or its keys do not compare exactly."""
+    """Return the only column that a message looks up by; empty if it has several or its keys do not
+    compare exactly.
+    """
     if len(message.receiver_columns) > 1 or message.nulls:
         return ""
     own, theirs = message.sender_columns[0], message.receiver_columns[0]
-    same = compares_exactly(branch.input(message.sender).leaf(own), branch.input(message.receiver).leaf(theirs))
+    same = compares_exactly(
+        branch.input(message.sender).leaf(own), branch.input(message.receiver).leaf(theirs)
+    )
     return theirs if same else ""
 
 
-def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...], nulls: tuple[int, ...] = ()) -> pa.Table:
-    """Return each key once. A key with a NULL joins nothing and is left out, except at the positions `nulls`."""
+def distinct_keys(
+    tables: list[pa.Table], columns: tuple[str, ...], nulls: tuple[int, ...] = ()
+) -> pa.Table:
+    """Return each key once.
+
+    A key with a NULL joins nothing and is left out, except at the positions `nulls`.
+    """
     # A column may occur twice: a.x = b.y AND a.x = b.z.
     distinct = list(dict.fromkeys(columns))
     keys = pa.concat_tables([table.select(distinct) for table in tables])
@@ -143,14 +175,30 @@ def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...], nulls: tuple
     return keys.group_by(distinct).aggregate([]).select(list(columns))
 
 
-def rows_of(input_: Input, rows_read: InputRows, engine: Callable[[], Engine], *, joined: int = 1) -> Rows:
-    """Return all rows of an input for Spark: the images, and each stored row once; `joined` tables are in the join."""
+def rows_of(
+    input_: Input, rows_read: InputRows, engine: Callable[[], Engine], *, joined: int = 1
+) -> Rows:
+    """Return all rows of an input for Spark: the images, and each stored row once; `joined` tables
+    are in the join.
+    """
     schema = schema_of(input_)
     images = rows_read.first if rows_read.first is not None else schema.empty_table()
     if isinstance(rows_read.whole, Scanned):
-        return rows_read.whole.and_images(engine().frame(images)) if images.num_rows else rows_read.whole
-    stored = [rows_read.whole] if rows_read.whole is not None else [_once(rows_read.found)] if rows_read.found else []
-    rows = pa.concat_tables([images.select(schema.names), *(table.select(schema.names) for table in stored)])
+        return (
+            rows_read.whole.and_images(engine().frame(images))
+            if images.num_rows
+            else rows_read.whole
+        )
+    stored = (
+        [rows_read.whole]
+        if rows_read.whole is not None
+        else [_once(rows_read.found)]
+        if rows_read.found
+        else []
+    )
+    rows = pa.concat_tables(
+        [images.select(schema.names), *(table.select(schema.names) for table in stored)]
+    )
     return count_duplicates(input_, rows, corrected=joined >= LONG_JOIN and images.num_rows > 0)
 
 
@@ -160,6 +208,8 @@ def _once(found: list[pa.Table]) -> pa.Table:
         return found[0]
     rows = pa.concat_tables(found)
     firsts = (
-        rows.append_column("__n", pa.array(range(rows.num_rows), pa.int64())).group_by(ROW).aggregate([("__n", "min")])
+        rows.append_column("__n", pa.array(range(rows.num_rows), pa.int64()))
+        .group_by(ROW)
+        .aggregate([("__n", "min")])
     )
     return rows.take(firsts["__n_min"])

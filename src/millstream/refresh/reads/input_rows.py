@@ -32,12 +32,15 @@ class InputRows:
     whole: pa.Table | Scanned | None = None
     """All rows of the input, if it was read in full."""
     crossing: pa.Table | Scanned | None = None
-    """Stored rows that cross a temporal filter: they pass it before and not after, or the reverse."""
+    """Stored rows that cross a temporal filter: they pass it before and not after, or the reverse.
+    """
     lookups: list[LookedUpKeys] = field(default_factory=list)
     """The lookups by a single column, so that no key is looked up twice."""
 
     @classmethod
-    def starting_with(cls, first: pa.Table | None, crossing: pa.Table | Scanned | None) -> InputRows:
+    def starting_with(
+        cls, first: pa.Table | None, crossing: pa.Table | Scanned | None
+    ) -> InputRows:
         """Return the rows of an input before any message is sent.
 
         Crossing rows that cannot be identified by column `ROW` are a read of the whole input.
@@ -48,18 +51,26 @@ class InputRows:
 
     def starting_rows(self) -> list[pa.Table | Scanned]:
         """Return the rows that messages start from; empty tables are left out."""
-        return [rows for rows in (self.first, self.crossing) if rows is not None and _may_have_rows(rows)]
+        return [
+            rows
+            for rows in (self.first, self.crossing)
+            if rows is not None and _may_have_rows(rows)
+        ]
 
     def has_rows(self) -> bool:
         """Return True if the input holds rows, or may: the rows of a scan are not counted here."""
         return any(_may_have_rows(rows) for rows in self._all())
 
     def split_known(self, column: str, keys: pa.Table) -> tuple[list[pa.Table], pa.Table]:
-        """Return the rows of the keys that were looked up by this column before, and the keys that were not."""
+        """Return the rows of the keys that were looked up by this column before, and the keys that
+        were not.
+        """
         known = list[pa.Table]()
         for lookup in self.lookups:
             if lookup.column == column:
-                known.append(lookup.rows.filter(is_in(lookup.rows[column], keys.column(0), nulls=False)))
+                known.append(
+                    lookup.rows.filter(is_in(lookup.rows[column], keys.column(0), nulls=False))
+                )
                 keys = keys.filter(pc.invert(is_in(keys.column(0), lookup.keys, nulls=False)))
         return known, keys
 
@@ -76,11 +87,15 @@ class InputRows:
         return InputRows(first, [reduction(rows) for rows in self.found], whole, self.crossing)
 
     def as_stored(self) -> InputRows:
-        """Return the rows with `first` taken for stored rows, not images: a row that is found again counts once."""
+        """Return the rows with `first` taken for stored rows, not images: a row that is found again
+        counts once.
+        """
         if self.first is None or self.whole is not None:
             return InputRows(whole=self.whole, found=self.found)
         located = ROW in self.first.column_names
-        return InputRows(found=[self.first, *self.found]) if located else InputRows(whole=self.first)
+        return (
+            InputRows(found=[self.first, *self.found]) if located else InputRows(whole=self.first)
+        )
 
     def _all(self) -> list[pa.Table | Scanned]:
         return [rows for rows in (self.first, self.whole, *self.found) if rows is not None]
@@ -91,7 +106,8 @@ def _may_have_rows(rows: pa.Table | Scanned) -> bool:
 
 
 def is_in(values: pa.ChunkedArray, others: pa.ChunkedArray, *, nulls: bool) -> pa.ChunkedArray:
-    """Return for each value whether it is among the others; a NULL is among NULLs only with `nulls`.
+    """Return for each value whether it is among the others; a NULL is among NULLs only with
+    `nulls`.
 
     Integers of different widths are compared as 64-bit integers.
     """

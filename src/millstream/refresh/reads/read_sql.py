@@ -1,7 +1,7 @@
 """The SQL that reads an input: its slice of changes, its rows by key, or all of it.
 
-All three select the same leaf columns, so a row read one way cannot differ from the row read another way. Each row has
-two counts, before and after the refresh:
+All three select the same leaf columns, so a row read one way cannot differ from the row read
+another way. Each row has two counts, before and after the refresh:
 
     a stored row                                    1, 1
     the image of an inserted row in the slice      -1, 0     the row was not there before
@@ -28,7 +28,9 @@ ROW = "__row"
 """The column that says where a row is stored: it identifies the row within a snapshot."""
 
 # Types whose modifier truncates or rounds a value.
-_MODIFIED = frozenset({"numeric", "bpchar", "varchar", "bit", "varbit", "time", "timestamp", "timestamptz"})
+_MODIFIED = frozenset(
+    {"numeric", "bpchar", "varchar", "bit", "varbit", "time", "timestamp", "timestamptz"}
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class FilterVersions:
         return self.was != self.now
 
     def stored(self, before: int) -> tuple[list[str], list[str]]:
-        """Return the counts of a stored row, before and after, and the conditions under which it is read."""
+        """Return the counts of a stored row, before and after, and the conditions under which it is
+        read.
+        """
         if not self.may_cross or before == 0:
             return [str(before), "1"], [f"({self.now})"] if self.now else []
         counts = [f"CASE WHEN {passed} THEN 1 ELSE 0 END" for passed in (self.was, self.now)]
@@ -65,7 +69,9 @@ def schema_of(input_: Input, *, located: bool = False) -> pa.Schema:
     return pa.schema(fields + ([(ROW, pa.string())] if located else []))
 
 
-def changes_sql(input_: Input, own: BlockNames, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
+def changes_sql(
+    input_: Input, own: BlockNames, filter_versions: FilterVersions = UNCHANGED_FILTERS
+) -> str:
     """Return the query for the changes that this refresh made to the block that an input reads."""
     assert isinstance(input_.scan.table, BlockRows)
     columns = [column for column in input_.scan.table.columns if column.name in input_.used()]
@@ -74,40 +80,59 @@ def changes_sql(input_: Input, own: BlockNames, filter_versions: FilterVersions 
 
 
 def slice_sql(
-    input_: Input, condition: str, filter_versions: FilterVersions = UNCHANGED_FILTERS, *, consolidated: bool = False
+    input_: Input,
+    condition: str,
+    filter_versions: FilterVersions = UNCHANGED_FILTERS,
+    *,
+    consolidated: bool = False,
 ) -> str:
-    """Return the query for a slice of a source's buffer; `consolidated`, without images that cancel."""
+    """Return the query for a slice of a source's buffer; `consolidated`, without images that
+    cancel.
+    """
     table = input_.scan.table
     used = input_.used()
     assert isinstance(table, SourceTable)
     columns = [c for c in table.columns if c.name in used]
-    listed = "".join(f", {slices.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
+    listed = "".join(
+        f", {slices.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns
+    )
     changes = (
         f"(SELECT action AS __ms_action{listed} FROM {slices.buffer_name(table.oid).as_string()}"
         f" WHERE action IN ('I', 'D') AND {condition})"
     )
     return images_sql(
-        input_, _uncancelled(changes, [quoted(c.name) for c in columns]) if consolidated else changes, filter_versions
+        input_,
+        _uncancelled(changes, [quoted(c.name) for c in columns]) if consolidated else changes,
+        filter_versions,
     )
 
 
 def _uncancelled(images: str, columns: Sequence[str]) -> str:
     """Return a FROM item of images without pairs that cancel.
 
-    A row that was inserted and deleted within the slice is in no result of the query, so an expression that raises for
-    it must not be evaluated.
+    A row that was inserted and deleted within the slice is in no result of the query, so an
+    expression that raises for it must not be evaluated.
     """
     alike = f"PARTITION BY ROW({', '.join(columns)})::text"
-    came, went = (f"count(*) FILTER (WHERE __ms_action = '{action}') OVER ({alike})" for action in "ID")
-    numbered = f"row_number() OVER ({alike}, __ms_action) AS __ms_nth, least({came}, {went}) AS __ms_pairs"
+    came, went = (
+        f"count(*) FILTER (WHERE __ms_action = '{action}') OVER ({alike})" for action in "ID"
+    )
+    numbered = (
+        f"row_number() OVER ({alike}, __ms_action) AS __ms_nth, least({came}, {went}) AS __ms_pairs"
+    )
     listed = "".join(f", {column}" for column in columns)
     return (
-        f"(SELECT __ms_action{listed} FROM (SELECT *, {numbered} FROM {images} AS c) AS n WHERE __ms_nth > __ms_pairs)"
+        f"(SELECT __ms_action{listed} FROM (SELECT *, {numbered} FROM "
+        f"{images} AS c) AS n WHERE __ms_nth > __ms_pairs)"
     )
 
 
-def step_sql(input_: Input, relation: str, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
-    """Return the query for the rows of a recursion's last step, with their net counts as the counts after."""
+def step_sql(
+    input_: Input, relation: str, filter_versions: FilterVersions = UNCHANGED_FILTERS
+) -> str:
+    """Return the query for the rows of a recursion's last step, with their net counts as the counts
+    after.
+    """
     passed = [f"({filter_versions.now})"] if filter_versions.now else []
     return _select(input_, input_.scan.item(relation), ["0", "__ms_net"], passed, filter_versions)
 
@@ -115,7 +140,9 @@ def step_sql(input_: Input, relation: str, filter_versions: FilterVersions = UNC
 _BEFORE = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
 
 
-def images_sql(input_: Input, images: str, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
+def images_sql(
+    input_: Input, images: str, filter_versions: FilterVersions = UNCHANGED_FILTERS
+) -> str:
     """Return the query for the images in a relation: of a source, a block or the clock."""
     passed = [f"({filter_versions.was})"] if filter_versions.was else []
     return _select(input_, input_.scan.item(images), [_BEFORE, "0"], passed, filter_versions)
@@ -129,18 +156,24 @@ def all_sql(
     where: Sequence[str] = (),
     filter_versions: FilterVersions = UNCHANGED_FILTERS,
 ) -> str:
-    """Return the query for every row that passes the input's filters; `relation` may hold a part of the table."""
+    """Return the query for every row that passes the input's filters; `relation` may hold a part of
+    the table.
+    """
     counts, passed = filter_versions.stored(before)
     return _select(input_, input_.scan.item(relation), counts, [*where, *passed], filter_versions)
 
 
-def crossing_sql(input_: Input, relation: str, filter_versions: FilterVersions, *, limit: int) -> str:
+def crossing_sql(
+    input_: Input, relation: str, filter_versions: FilterVersions, *, limit: int
+) -> str:
     """Return the query for the rows that cross the temporal filters."""
     counts, _ = filter_versions.stored(1)
     where = [f"({filter_versions.between})"] if filter_versions.between else []
     where.append(f"(({filter_versions.was}) IS TRUE) <> (({filter_versions.now}) IS TRUE)")
     return (
-        _select(input_, input_.scan.item(relation), [*counts, _located(input_)], where, filter_versions)
+        _select(
+            input_, input_.scan.item(relation), [*counts, _located(input_)], where, filter_versions
+        )
         + f" LIMIT {limit}"
     )
 
@@ -178,12 +211,16 @@ def _located(input_: Input) -> str:
     alias = quoted(input_.scan.alias)
     stored = f"{alias}.tableoid::text || {alias}.ctid::text"
     rows = [stored if isinstance(input_.scan.table, SourceTable) else f"{alias}.{STANDS}"]
-    return " || '.' || ".join([*rows, *(f"coalesce({expansion.number}, 0)" for expansion in input_.scan.expansions)])
+    return " || '.' || ".join(
+        [*rows, *(f"coalesce({expansion.number}, 0)" for expansion in input_.scan.expansions)]
+    )
 
 
 def keys_sql(input_: Input, columns: Sequence[str], relation: str) -> str:
     """Return a FROM item with each key once, in the types of the leaf columns."""
-    decoded = [f"{_key(input_.leaf(column), f'__ms_w.w{n}')} AS k{n}" for n, column in enumerate(columns)]
+    decoded = [
+        f"{_key(input_.leaf(column), f'__ms_w.w{n}')} AS k{n}" for n, column in enumerate(columns)
+    ]
     return f"(SELECT DISTINCT {', '.join(decoded)} FROM {relation} AS __ms_w) AS __ms_k"
 
 
@@ -198,7 +235,9 @@ def _key(leaf: Leaf, value: str) -> str:
 
 
 def _compared_type(leaf: Leaf) -> PgType:
-    """Return the type in which a leaf is compared: operators do not take a domain over an enum, a range or the like."""
+    """Return the type in which a leaf is compared: operators do not take a domain over an enum, a
+    range or the like.
+    """
     return leaf.type.unwrapped() if leaf.type.output else leaf.type
 
 
@@ -214,7 +253,11 @@ def _same(expression: str, key: str, nulls: bool) -> str:
 
 
 def _select(
-    input_: Input, source: str, extra: Sequence[str], where: Sequence[str], filter_versions: FilterVersions
+    input_: Input,
+    source: str,
+    extra: Sequence[str],
+    where: Sequence[str],
+    filter_versions: FilterVersions,
 ) -> str:
     columns = ", ".join([*(leaf.sql for leaf in input_.leaves), *extra])
     source = " CROSS JOIN ".join([source, *filter_versions.items])

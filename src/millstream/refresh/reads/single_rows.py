@@ -2,8 +2,8 @@
 
     (SELECT CAST('12.50' AS numeric) AS "m0") AS "__ms_was_0"
 
-Not the row's own table: no other session sees what this refresh has written, and with constants PostgreSQL's statistics
-can estimate how many rows lie between two of them.
+Not the row's own table: no other session sees what this refresh has written, and with constants
+PostgreSQL's statistics can estimate how many rows lie between two of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from millstream.store.staging_columns import unstage
 
 
 class SingleRowVersions:
-    """Reads single rows for one refresh; without a time `since` which things changed, as they are and no other way."""
+    """Reads single rows for one refresh; without a time `since` which things changed, as they are
+    and no other way.
+    """
 
     def __init__(self, cut: Cut, names: BlockNames, since: datetime | None) -> None:
         self.conn = cut.conn
@@ -38,7 +40,10 @@ class SingleRowVersions:
         self._known: dict[Input, FilterVersions] = {}
 
     def filter_versions(self, one: Input) -> FilterVersions:
-        """Return both versions of the temporal filters of an input. Call it after the blocks that they refer to."""
+        """Return both versions of the temporal filters of an input.
+
+        Call it after the blocks that they refer to.
+        """
         if not one.temporal_filters:
             return UNCHANGED_FILTERS
         if one not in self._known:
@@ -47,14 +52,21 @@ class SingleRowVersions:
 
     @on_large_stack
     def _moved(self, one: Input) -> FilterVersions:
-        scans = {scan.alias: scan for temporal_filters in one.temporal_filters for scan in temporal_filters.by}
+        scans = {
+            scan.alias: scan
+            for temporal_filters in one.temporal_filters
+            for scan in temporal_filters.by
+        }
         rows = [self._rows(scan, _columns(one, scan)) for scan in scans.values()]
         was = _Side("was", list(scans), [old for old, _ in rows])
         now = _Side("now", list(scans), [new for _, new in rows])
         if was.rows == now.rows:
             return FilterVersions(now.items, now.condition(one), now.condition(one))
         return FilterVersions(
-            (*was.items, *now.items), was.condition(one), now.condition(one), self._range(one, was, now)
+            (*was.items, *now.items),
+            was.condition(one),
+            now.condition(one),
+            self._range(one, was, now),
         )
 
     def _rows(self, scan: Scan, columns: Sequence[str]) -> tuple[str, str]:
@@ -67,11 +79,17 @@ class SingleRowVersions:
             return (constant := f"SELECT * FROM ({table.values}) AS c ({names})"), constant
         assert isinstance(table, BlockRows)
         own = self.names.at(table.block)
-        new = self._selected(f"SELECT {_texts(table, columns)} FROM {own.shown} AS s", table, columns)
+        new = self._selected(
+            f"SELECT {_texts(table, columns)} FROM {own.shown} AS s", table, columns
+        )
         assert new is not None
         if self.since is None:
             return new, new
-        found = unstage([column for column in table.columns if column.name in columns], own.changes, "s.__ms_action")
+        found = unstage(
+            [column for column in table.columns if column.name in columns],
+            own.changes,
+            "s.__ms_action",
+        )
         images = f"SELECT {_texts(table, columns)} FROM {found} AS s WHERE __ms_action = 'D'"
         return self._selected(images, table, columns) or new, new
 
@@ -80,7 +98,9 @@ class SingleRowVersions:
         if row is None:
             return None
         values = zip(columns, row[: len(columns)], row[len(columns) :], strict=True)
-        listed = [f"{self._constant(table, name, *value)} AS {quoted(name)}" for name, *value in values]
+        listed = [
+            f"{self._constant(table, name, *value)} AS {quoted(name)}" for name, *value in values
+        ]
         return f"SELECT {', '.join(listed)}"
 
     def _constant(self, table: Table, name: str, text: str | None, collation: str | None) -> str:
@@ -99,13 +119,21 @@ class SingleRowVersions:
     # -- the range of crossing rows ---------------------------------------------------------
 
     def _range(self, one: Input, was: _Side, now: _Side) -> str:
-        """Return a condition that all crossing rows meet and an index supports; "" if there is none."""
+        """Return a condition that all crossing rows meet and an index supports; "" if there is
+        none.
+        """
         bounds = [temporal_filters.bound for temporal_filters in one.temporal_filters]
         if any(bound is None for bound in bounds):
             return ""
-        pairs = [(bound, was.expr(bound.bound).sql, now.expr(bound.bound).sql) for bound in bounds if bound is not None]
+        pairs = [
+            (bound, was.expr(bound.bound).sql, now.expr(bound.bound).sql)
+            for bound in bounds
+            if bound is not None
+        ]
         nulls = ", ".join(f"({text}) IS NULL" for _, *texts in pairs for text in texts)
-        row = self.conn.execute(f"SELECT {nulls} FROM {', '.join((*was.items, *now.items))}".encode()).fetchone()
+        row = self.conn.execute(
+            f"SELECT {nulls} FROM {', '.join((*was.items, *now.items))}".encode()
+        ).fetchone()
         assert row is not None
         known = zip(pairs, row[::2], row[1::2], strict=True)
         return " OR ".join(f"({_between(*pair, no_old, no_new)})" for pair, no_old, no_new in known)
@@ -117,7 +145,9 @@ def _time(at: datetime) -> str:
 
 
 def _between(bound: Bound, old: str, new: str, no_old: bool, no_new: bool) -> str:
-    """Return the condition for values between the old and the new bound; no row passes a comparison with NULL."""
+    """Return the condition for values between the old and the new bound; no row passes a comparison
+    with NULL.
+    """
     value, operator = f"({bound.value.sql})", bound.operator
     if no_old and no_new:
         return "false"
@@ -139,19 +169,24 @@ class _Side:
     @property
     def items(self) -> tuple[str, ...]:
         """FROM items."""
-        return tuple(f"({row}) AS {quoted(self._alias(number))}" for number, row in enumerate(self.rows))
+        return tuple(
+            f"({row}) AS {quoted(self._alias(number))}" for number, row in enumerate(self.rows)
+        )
 
     def condition(self, one: Input) -> str:
         """Return the conjunction of all temporal filters of an input."""
         return " AND ".join(
-            f"({self.expr(temporal_filters.condition).sql})" for temporal_filters in one.temporal_filters
+            f"({self.expr(temporal_filters.condition).sql})"
+            for temporal_filters in one.temporal_filters
         )
 
     def expr(self, expression: Expr) -> Expr:
         """Return an expression over these rows."""
         numbers = {alias: number for number, alias in enumerate(self.aliases)}
         own = [ref for ref in expression.refs if ref.alias in numbers]
-        return expression.substitute({ref: Expr(Ref(self._alias(numbers[ref.alias]), ref.column).sql) for ref in own})
+        return expression.substitute(
+            {ref: Expr(Ref(self._alias(numbers[ref.alias]), ref.column).sql) for ref in own}
+        )
 
     def _alias(self, number: int) -> str:
         return f"__ms_{self.name}_{number}"
@@ -160,14 +195,21 @@ class _Side:
 def _columns(one: Input, scan: Scan) -> list[str]:
     """Return the columns of a single row that the filters refer to."""
     return sorted(
-        {ref.column for temporal_filters in one.temporal_filters for ref in temporal_filters.over(scan.alias)}
+        {
+            ref.column
+            for temporal_filters in one.temporal_filters
+            for ref in temporal_filters.over(scan.alias)
+        }
     )
 
 
 def _texts(table: Table, columns: Sequence[str]) -> str:
     """Return each value as text, then each collation, because a constant has none of its own."""
     found = [(quoted(name), table.column(name)) for name in columns]
-    values = [text_io.output_sql(f"s.{name}", column.type) if column else f"s.{name}::text" for name, column in found]
+    values = [
+        text_io.output_sql(f"s.{name}", column.type) if column else f"s.{name}::text"
+        for name, column in found
+    ]
     collations = [
         f"pg_collation_for(s.{name})" if column and column.type.collation != "none" else "NULL"
         for name, column in found

@@ -29,7 +29,8 @@ def alter(
     cdc_mode: str | None = None,
     search_path: str | None = None,
 ) -> RefreshReport | None:
-    """Change the given properties, the query first; return the report of the refresh with the new query.
+    """Change the given properties, the query first; return the report of the refresh with the new
+    query.
 
     Names in the query are looked up along `search_path`, by default that of the session.
     """
@@ -39,7 +40,11 @@ def alter(
         raise BadSetting.of("refresh_mode", refresh_mode, "AUTO, DIFFERENTIAL or FULL")
     if status not in (None, "ACTIVE", "SUSPENDED"):
         raise BadSetting.of("status", status, "ACTIVE or SUSPENDED")
-    cadence = str(Cadence.parse(schedule, shortest=app.settings.min_schedule)) if schedule is not None else None
+    cadence = (
+        str(Cadence.parse(schedule, shortest=app.settings.min_schedule))
+        if schedule is not None
+        else None
+    )
     table = app.named(name)
     if cdc_mode == "wal":
         transitions.require(app, sources.read_by(app.conn, table.id))
@@ -47,10 +52,19 @@ def alter(
     with app.conn.transaction():
         app.hold_epoch()
         stream_tables.change(
-            app.conn, table.id, schedule=cadence, refresh_mode=refresh_mode, status=status, cdc_mode=cdc_mode
+            app.conn,
+            table.id,
+            schedule=cadence,
+            refresh_mode=refresh_mode,
+            status=status,
+            cdc_mode=cdc_mode,
         )
         if status == "ACTIVE" and table.status in ("SUSPENDED", "ERROR"):
             notifications.alert(
-                app.conn, "resumed", stream_table=table.qualified, former_status=table.status, by="alter"
+                app.conn,
+                "resumed",
+                stream_table=table.qualified,
+                former_status=table.status,
+                by="alter",
             )
     return report

@@ -69,7 +69,9 @@ def create(
     app.progress("planning the query", None)
     owner = rights.owner_for(app.conn, owner)
     with along(app.conn, search_path):
-        planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
+        planned = with_key(
+            app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles))
+        )
     if (cdc_mode or app.settings.cdc_mode) == "wal":
         transitions.require(app, as_sources(app, planned))
     asked = _Definition(schema, bare, str(cadence), refresh_mode, cdc_mode, owner)
@@ -77,7 +79,9 @@ def create(
     with ExitStack() as locked:
         table = _recorded(app, locked, asked, planned)
         planned = (
-            planned.stored_in(definition_digests.digests_of_target(app.conn, table.relid)) if table.relid else planned
+            planned.stored_in(definition_digests.digests_of_target(app.conn, table.relid))
+            if table.relid
+            else planned
         )
         app.know(table, planned)
         with app.conn.transaction():
@@ -101,30 +105,45 @@ def create(
 
 
 def _stay_on_triggers(app: App, planned: QueryPlan, cdc_mode: str | None) -> list[str]:
-    """Return which sources could be captured from the WAL and are not, each with the statement that moves it."""
+    """Return which sources could be captured from the WAL and are not, each with the statement that
+    moves it.
+    """
     if (cdc_mode or app.settings.cdc_mode) == "trigger":
         return []
     known = [sources.get(app.conn, source.relid) for source in as_sources(app, planned)]
-    return transitions.explain(app, [source for source in known if source and source.mode == "TRIGGER"])
+    return transitions.explain(
+        app, [source for source in known if source and source.mode == "TRIGGER"]
+    )
 
 
 def as_sources(app: App, planned: QueryPlan) -> list[Source]:
-    """Return the tables that it reads, except stream tables, as sources that nothing is captured of yet."""
+    """Return the tables that it reads, except stream tables, as sources that nothing is captured of
+    yet.
+    """
     own = {one.relid for one in stream_tables.every(app.conn)}
     tables = [table for table, _ in planned.sources().values() if table.oid not in own]
     partitions = relations.partitions(app.conn, [table.oid for table in tables])
-    return [Source(one.oid, one.schema, one.name, "TRIGGER", (), partitions[one.oid]) for one in tables]
+    return [
+        Source(one.oid, one.schema, one.name, "TRIGGER", (), partitions[one.oid]) for one in tables
+    ]
 
 
 def with_key(app: App, planned: QueryPlan) -> QueryPlan:
     """Give the plan a row id as its key if `=` on its key would be an operator of an extension."""
     key = planned.block.key
-    types = [output.column.type.oid for output in planned.block.outputs if output.column.name in key.columns]
+    types = [
+        output.column.type.oid
+        for output in planned.block.outputs
+        if output.column.name in key.columns
+    ]
     return planned.keyed(Key("row_id")) if relations.from_outside(app.conn, types) else planned
 
 
 def _undo(app: App, table: StreamTable) -> None:
-    """Undo everything, also after Ctrl-C. If the server cannot be reached, `drop` can do it later."""
+    """Undo everything, also after Ctrl-C.
+
+    If the server cannot be reached, `drop` can do it later.
+    """
     try:
         app.reach()
         drop_table(app, table)
@@ -142,13 +161,17 @@ def _name(app: App, name: str) -> tuple[str, str]:
     assert row is not None
     parts = row[0]
     if not 1 <= len(parts) <= 2 or any(len(part.encode()) > 63 for part in parts):
-        raise BadSetting.of("name", name, "a table name of at most 63 bytes, with or without a schema")
+        raise BadSetting.of(
+            "name", name, "a table name of at most 63 bytes, with or without a schema"
+        )
     schema = parts[0] if len(parts) == 2 else row[1]
     if schema is None:
         raise BadSetting.of("name", name, "a name with a schema: there is none on the search_path")
     if schema.startswith("pg_") or schema in RESERVED:
         raise BadSetting.of(
-            "name", name, f'a name in a schema of your own: "{schema}" belongs to the server or to Millstream'
+            "name",
+            name,
+            f'a name in a schema of your own: "{schema}" belongs to the server or to Millstream',
         )
     _check_free(app, schema, parts[-1])
     return schema, parts[-1]
@@ -185,7 +208,9 @@ def _check_free(app: App, schema: str, name: str) -> None:
 
 
 def _policies(app: App, table: StreamTable, planned: QueryPlan) -> tuple[str, ...]:
-    """Log, for each source with row-level security, that its policies do not apply to the stream table."""
+    """Log, for each source with row-level security, that its policies do not apply to the stream
+    table.
+    """
     policies = rights.with_policies(app.conn, list(planned.sources()))
     for name in policies.values():
         log.warning("row-level security is bypassed", table=table.name, source=name)
@@ -205,7 +230,9 @@ class _Definition:
 
 
 def _recorded(app: App, locked: ExitStack, asked: _Definition, planned: QueryPlan) -> StreamTable:
-    """Create catalog rows, table and state in one transaction, which locks the stream table before it commits."""
+    """Create catalog rows, table and state in one transaction, which locks the stream table before
+    it commits.
+    """
     with app.conn.transaction():
         app.hold_epoch()
         new = stream_tables.NewStreamTable(
@@ -249,7 +276,9 @@ def _give(app: App, table: StreamTable, owner: str) -> None:
     """Make the stream table the owner's."""
     alter = sql.SQL("ALTER TABLE {} OWNER TO {}")
     try:
-        app.conn.execute(alter.format(sql.Identifier(table.schema_name, table.name), sql.Identifier(owner)))
+        app.conn.execute(
+            alter.format(sql.Identifier(table.schema_name, table.name), sql.Identifier(owner))
+        )
     except psycopg.errors.InsufficientPrivilege as error:
         raise NoRights.to(
             f"own a table in schema {table.schema_name}",

@@ -23,7 +23,8 @@ def create_or_replace(
     cdc_mode: str | None = None,
     owner: str | None = None,
 ) -> RefreshReport | None:
-    """Create a stream table, or alter the one of that name where it differs; return the report of the refresh, if any.
+    """Create a stream table, or alter the one of that name where it differs; return the report of
+    the refresh, if any.
 
     Of one that is there the owner stays the same, and `initialize` has no meaning.
     """
@@ -36,5 +37,9 @@ def create_or_replace(
         )  # fmt: skip
     present = rights.owners(app.conn, [table.relid or 0]).get(table.relid or 0)
     if owner is not None and present is not None and rights.owner_for(app.conn, owner) != present:
-        raise BadSetting.of("owner", owner, f'"{present}", the owner of the stream table that is there')
-    return alter(app, name, query=query, schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode)
+        raise BadSetting.of(
+            "owner", owner, f'"{present}", the owner of the stream table that is there'
+        )
+    return alter(
+        app, name, query=query, schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode
+    )

@@ -1,7 +1,9 @@
-"""The verb drop: drop the stream table, its state, its catalog rows, and capture that no other one needs.
+"""The verb drop: drop the stream table, its state, its catalog rows, and capture that no other one
+needs.
 
-All of it is one transaction that first takes every lock that it needs: everything is dropped, or an error says why
-nothing did. Only the replication slot, which no transaction can bring back, is dropped after it.
+All of it is one transaction that first takes every lock that it needs: everything is dropped, or an
+error says why nothing did. Only the replication slot, which no transaction can bring back, is
+dropped after it.
 """
 
 from __future__ import annotations
@@ -35,12 +37,15 @@ WAITING = Patience(seconds=30.0)
 def drop(app: App, name: str, *, cascade: bool = False, forget: bool = False) -> None:
     """Drop a stream table; with `cascade`, views and others that depend on its table too.
 
-    With `forget` the table that holds its rows is left alone, whatever it is: it is no stream table any more.
+    With `forget` the table that holds its rows is left alone, whatever it is: it is no stream table
+    any more.
     """
     drop_table(app, app.named(name), cascade=cascade, forget=forget)
 
 
-def drop_table(app: App, table: StreamTable, *, cascade: bool = False, forget: bool = False) -> None:
+def drop_table(
+    app: App, table: StreamTable, *, cascade: bool = False, forget: bool = False
+) -> None:
     """Do the same for a stream table already found."""
     doomed = _doomed(app, table, cascade=cascade)
     with ExitStack() as locked:
@@ -55,7 +60,9 @@ def drop_table(app: App, table: StreamTable, *, cascade: bool = False, forget: b
 
 
 def _doomed(app: App, table: StreamTable, *, cascade: bool) -> list[StreamTable]:
-    """Return the stream table and, with `cascade`, all that read it to any depth: each after those that read it."""
+    """Return the stream table and, with `cascade`, all that read it to any depth: each after those
+    that read it.
+    """
     found, following = dict[int, StreamTable](), [table]
     while following:
         one = following.pop()
@@ -64,20 +71,30 @@ def _doomed(app: App, table: StreamTable, *, cascade: bool) -> list[StreamTable]
         dependants = stream_tables.dependants(app.conn, one.id)
         readers = [reader for reader in dependants if reader.id not in (one.id, table.id)]
         if readers and not cascade:
-            raise StillUsed.by(table.name, [f"stream table {reader.qualified} reads it" for reader in readers])
+            raise StillUsed.by(
+                table.name, [f"stream table {reader.qualified} reads it" for reader in readers]
+            )
         following += readers
     return list(reversed(found.values()))
 
 
-def _drop_at_once(app: App, doomed: Sequence[StreamTable], cascade: bool, forgotten: set[int]) -> None:
-    """Drop them, and capture that no other one needs, in one transaction that takes all locks first."""
+def _drop_at_once(
+    app: App, doomed: Sequence[StreamTable], cascade: bool, forgotten: set[int]
+) -> None:
+    """Drop them, and capture that no other one needs, in one transaction that takes all locks
+    first.
+    """
     conn, ids = app.conn, [one.id for one in doomed]
     stored = [_stored(conn, one) for one in doomed if one.id not in forgotten]
-    left = relations.alterable(conn, [one.relid for one in doomed if one.relid and one.id in forgotten])
+    left = relations.alterable(
+        conn, [one.relid for one in doomed if one.relid and one.id in forgotten]
+    )
     captured = triggers.captured_tables(conn, sources.read_only_by(conn, ids))
     tables = [table for table in stored if table] + left + captured
     each = list({table.oid: table for table in tables}.values())
-    under_lock(conn, each, "ACCESS EXCLUSIVE", lambda: _drop_each(app, doomed, cascade, forgotten), PATIENT)
+    under_lock(
+        conn, each, "ACCESS EXCLUSIVE", lambda: _drop_each(app, doomed, cascade, forgotten), PATIENT
+    )
 
 
 def _drop_each(app: App, doomed: Sequence[StreamTable], cascade: bool, forgotten: set[int]) -> None:

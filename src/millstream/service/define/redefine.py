@@ -5,9 +5,10 @@
     one cut    catalog, state, table and rows in one transaction: readers see the former rows, then the new ones
     release    sources that are not read any more
 
-The table keeps its oid, owner, rights, comments and triggers, and the columns that both queries have; others are
-dropped, or added at its end. Its rows are changed by the difference while its key is the same; under another key all
-are replaced. If columns or key change, readers of the table wait for the end of the transaction.
+The table keeps its oid, owner, rights, comments and triggers, and the columns that both queries
+have; others are dropped, or added at its end. Its rows are changed by the difference while its key
+is the same; under another key all are replaced. If columns or key change, readers of the table wait
+for the end of the transaction.
 """
 
 from __future__ import annotations
@@ -49,15 +50,20 @@ HASTY = Patience(seconds=2.0)
 TRIES = 3
 
 
-def redefine(app: App, table: StreamTable, query: str, search_path: str | None = None) -> RefreshReport | None:
-    """Give a stream table another query and fill it; None if the query means the same as the former one.
+def redefine(
+    app: App, table: StreamTable, query: str, search_path: str | None = None
+) -> RefreshReport | None:
+    """Give a stream table another query and fill it; None if the query means the same as the former
+    one.
 
     Names in the query are looked up along `search_path`, by default that of the session.
     """
     owner = rights.owners(app.conn, [table.relid or 0]).get(table.relid or 0)
     app.progress("planning the query", None)
     with along(app.conn, search_path):
-        planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
+        planned = with_key(
+            app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles))
+        )
     if planned.canonical.text == table.canonical_query:
         return None
     if (table.cdc_mode or app.settings.cdc_mode) == "wal":
@@ -80,10 +86,11 @@ def redefine(app: App, table: StreamTable, query: str, search_path: str | None =
 
 
 def _capture(app: App, table: StreamTable, planned: QueryPlan) -> None:
-    """Capture the additional sources of the new query; committed before the cut, so that no change is pruned or missed.
+    """Capture the additional sources of the new query; committed before the cut, so that no change
+    is pruned or missed.
 
-    Its upstreams are recorded together with those of the former query, which counts until the commit. Two
-    sessions that each close one half of a cycle see each other's.
+    Its upstreams are recorded together with those of the former query, which counts until the
+    commit. Two sessions that each close one half of a cycle see each other's.
     """
     with app.conn.transaction():
         app.hold_epoch()
@@ -115,7 +122,9 @@ class _Redefinition:
 def _in_one_cut(app: App, change: _Redefinition) -> RefreshReport:
     app.progress("filling the stream table", None)
     planned = change.planned
-    job = Job(change.table, planned.blocks, upstreams=frozenset(one.id for one in planned.upstreams))
+    job = Job(
+        change.table, planned.blocks, upstreams=frozenset(one.id for one in planned.upstreams)
+    )
     refresher = replace(app.refresher({}), prepare=lambda job: _prepared(app, change, job))
     for _ in range(TRIES):
         outcome = refresher.refresh([job], "MANUAL")[0]
@@ -130,17 +139,23 @@ def _in_one_cut(app: App, change: _Redefinition) -> RefreshReport:
 
 def _mend(app: App, relids: Sequence[int]) -> None:
     for relid in relids:
-        triggers.install(app.conn, relations.table(app.conn, relid), sources.needed_columns(app.conn, relid))
+        triggers.install(
+            app.conn, relations.table(app.conn, relid), sources.needed_columns(app.conn, relid)
+        )
 
 
 def _prepared(app: App, change: _Redefinition, job: Job) -> Job:
-    """Change catalog, state and table to the new query, in the transaction of the cut; return the job to carry out."""
+    """Change catalog, state and table to the new query, in the transaction of the cut; return the
+    job to carry out.
+    """
     conn, table, planned = app.conn, change.table, change.planned
     block_tables.drop(conn, table)
     _reshape(app, change)
     row_key = planned.row_key()
     stream_tables.redefine(conn, table.id, planned.query, planned.canonical.text, row_key)
-    stream_tables.set_planned(conn, table.id, planned_by=version_stamp(), reads_clock=planned.reads_clock)
+    stream_tables.set_planned(
+        conn, table.id, planned_by=version_stamp(), reads_clock=planned.reads_clock
+    )
     query_names.put(conn, table.id, planned.names)
     if {one.id for one in upstreams.of(conn, table.id)} != _ids(planned):
         upstreams.put(conn, table.id, planned.upstreams)
@@ -150,7 +165,12 @@ def _prepared(app: App, change: _Redefinition, job: Job) -> Job:
     definition_digests.record(conn, table.id, digests)
     digests |= {("target", change.name.oid): row_key.indexed()}
     failpoint("redefine_altered")
-    return replace(job, table=stream_tables.get(conn, table.id), digests=digests, recompute_reason="QUERY_CHANGED")
+    return replace(
+        job,
+        table=stream_tables.get(conn, table.id),
+        digests=digests,
+        recompute_reason="QUERY_CHANGED",
+    )
 
 
 # -- the table -------------------------------------------------------------------------------
@@ -163,7 +183,9 @@ def _reshape(app: App, change: _Redefinition) -> None:
         view = queries.temporary_view(conn, text)
         wanted, retyped = target_shape.wanted(conn, view), target_shape.retyped(conn, view, relid)
     stored = [quoted(name) for name in _own_columns(app, change.table, relid)]
-    dropped, added = _in_order(stored, [quoted(column.name) for column in change.planned.canonical.columns])
+    dropped, added = _in_order(
+        stored, [quoted(column.name) for column in change.planned.canonical.columns]
+    )
     retyped = [one for one in retyped if one.name not in dropped]
     with naming_obstacles(change.table, change.name):
         if not _has_key(change, {*dropped, *added, *(one.name for one in retyped)}):
@@ -187,15 +209,22 @@ def _in_order(stored: Sequence[str], wanted: Sequence[str]) -> tuple[list[str], 
     (['b'], ['d', 'b'])
     """
     common = [column for column in stored if column in wanted]
-    kept = next((n for n, pair in enumerate(zip(common, wanted, strict=False)) if pair[0] != pair[1]), len(common))
+    kept = next(
+        (n for n, pair in enumerate(zip(common, wanted, strict=False)) if pair[0] != pair[1]),
+        len(common),
+    )
     return [column for column in stored if column not in common[:kept]], list(wanted[kept:])
 
 
 def _own_columns(app: App, table: StreamTable, relid: int) -> list[str]:
-    """Return the columns of the table that are of the former query; all, if that does not hold any more."""
+    """Return the columns of the table that are of the former query; all, if that does not hold any
+    more.
+    """
     stored = [column.name for column in relations.columns(app.conn, relid) if column.name != ROW_ID]
     try:
-        former = {column.name for column in accepted(queries.columns_of(app.conn, table.canonical_query))}
+        former = {
+            column.name for column in accepted(queries.columns_of(app.conn, table.canonical_query))
+        }
     except MillstreamError:
         return stored
     # Columns that its owner has added are left alone.

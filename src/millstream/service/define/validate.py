@@ -1,7 +1,8 @@
 """The verb validate: what a stream table over a query would be, or why there cannot be one.
 
-The query is planned as `create` plans it, in transactions that are rolled back: nothing is created, Spark is not asked.
-A refusal is an answer, with the place in the query; trouble that passes by itself is raised.
+The query is planned as `create` plans it, in transactions that are rolled back: nothing is created,
+Spark is not asked. A refusal is an answer, with the place in the query; trouble that passes by
+itself is raised.
 """
 
 from __future__ import annotations
@@ -99,7 +100,12 @@ class Validation:
 
 @verb
 def validate(
-    app: App, query: str, owner: str | None = None, cdc_mode: str | None = None, *, search_path: str | None = None
+    app: App,
+    query: str,
+    owner: str | None = None,
+    cdc_mode: str | None = None,
+    *,
+    search_path: str | None = None,
 ) -> Validation:
     """Plan a query for a role, the session's own by default, and create nothing."""
     if cdc_mode not in (None, *CDC_MODES):
@@ -107,7 +113,9 @@ def validate(
     owner = rights.owner_for(app.conn, owner)
     try:
         with along(app.conn, search_path):
-            planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
+            planned = with_key(
+                app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles))
+            )
         if (cdc_mode or app.settings.cdc_mode) == "wal":
             transitions.require(app, as_sources(app, planned))
     except psycopg.errors.InsufficientPrivilege as error:
@@ -123,9 +131,13 @@ def validate(
 def _accepted(app: App, planned: QueryPlan, cdc_mode: str) -> Validation:
     return Validation(
         planned.query,
-        columns=tuple(OutputColumn(one.column.name, str(one.column.type)) for one in planned.block.outputs),
+        columns=tuple(
+            OutputColumn(one.column.name, str(one.column.type)) for one in planned.block.outputs
+        ),
         key=str(planned.block.key),
-        blocks=tuple(BlockSummary(block.name, materialized(block), str(block)) for block in planned.blocks),
+        blocks=tuple(
+            BlockSummary(block.name, materialized(block), str(block)) for block in planned.blocks
+        ),
         sources=_captures(app, planned, cdc_mode),
         notices=_notices(app, planned),
     )
@@ -154,14 +166,20 @@ _ROWS = {
 
 
 def _state(block: Block, head: AggregateHead) -> str:
-    return f"the state of each group ({_keys(block, head)})" if head.keys else "the state of one group"
+    return (
+        f"the state of each group ({_keys(block, head)})" if head.keys else "the state of one group"
+    )
 
 
 def _keys(block: Block, head: AggregateHead) -> str:
-    """Name the keys of the groups: as the source's expressions where each is one, or as columns of the result."""
+    """Name the keys of the groups: as the source's expressions where each is one, or as columns of
+    the result.
+    """
     read = dict(block.branches[0].sources) if len(block.branches) == 1 else {}
     shown = {output.key: output.column.name for output in block.outputs if output.key}
-    return ", ".join(_key(block, read.get(key.name), shown.get(key.name, key.name)) for key in head.keys)
+    return ", ".join(
+        _key(block, read.get(key.name), shown.get(key.name, key.name)) for key in head.keys
+    )
 
 
 def _key(block: Block, read: Ref | None, shown: str) -> str:
@@ -184,7 +202,9 @@ def _captures(app: App, planned: QueryPlan, cdc_mode: str) -> tuple[SourceCaptur
     )
 
 
-def _capture(app: App, name: str, columns: tuple[str, ...], source: Source | None, cdc_mode: str) -> SourceCapture:
+def _capture(
+    app: App, name: str, columns: tuple[str, ...], source: Source | None, cdc_mode: str
+) -> SourceCapture:
     why = _why_by_triggers(app, source, cdc_mode)
     return SourceCapture(name, columns, "TRIGGER" if why else "WAL", why)
 
@@ -212,7 +232,9 @@ def _notices(app: App, planned: QueryPlan) -> tuple[str, ...]:
 def _of_rows(planned: QueryPlan) -> Sequence[str]:
     notices = []
     if planned.reads_clock:
-        notices.append("It reads the current time: rows enter and leave without a change of a source.")
+        notices.append(
+            "It reads the current time: rows enter and leave without a change of a source."
+        )
     if planned.block.key.kind == "row_id":
         notices.append("No columns are unique: the table gets one more column, __ms_row_id.")
     return notices
@@ -221,4 +243,8 @@ def _of_rows(planned: QueryPlan) -> Sequence[str]:
 def _of_upstreams(app: App, planned: QueryPlan) -> Sequence[str]:
     read = stream_tables.get_all(app.conn, [upstream.id for upstream in planned.upstreams])
     names = ", ".join(sorted(table.qualified for table in read.values()))
-    return [f"It reads stream tables, which are refreshed in the same cut before it: {names}."] if names else []
+    return (
+        [f"It reads stream tables, which are refreshed in the same cut before it: {names}."]
+        if names
+        else []
+    )

@@ -1,7 +1,8 @@
 """The verb doctor: is everything there that Millstream needs, on this machine and in the database?
 
-Each check is a function that examines one thing, and returns what it found, with a hint if that is wrong. None
-of them changes anything, none starts Spark, and one that fails does not keep the others from looking.
+Each check is a function that examines one thing, and returns what it found, with a hint if that is
+wrong. None of them changes anything, none starts Spark, and one that fails does not keep the others
+from looking.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def _looked(look: Callable[[Connection], Check], conn: Connection) -> Check:
 
 
 def _failed(name: str, error: MillstreamError) -> Check:
-    return Check(name, False, " ".join(part for part in (error.message, error.detail) if part), error.hint)
+    return Check(
+        name, False, " ".join(part for part in (error.message, error.detail) if part), error.hint
+    )
 
 
 # -- this machine ----------------------------------------------------------------------------
@@ -89,7 +92,9 @@ def _java() -> Check:
 def _pyspark() -> Check:
     found = _version_of("pyspark")
     fine = found.startswith("4.")
-    return Check("pyspark", fine, found or "not installed", "" if fine else "pip install 'pyspark>=4.1,<5'")
+    return Check(
+        "pyspark", fine, found or "not installed", "" if fine else "pip install 'pyspark>=4.1,<5'"
+    )
 
 
 def _embedded_server() -> Check:
@@ -100,7 +105,10 @@ def _embedded_server() -> Check:
 
 
 def _version_of(distribution: str) -> str:
-    """Return the installed version, or None. Read from the metadata, because importing would take seconds."""
+    """Return the installed version, or None.
+
+    Read from the metadata, because importing would take seconds.
+    """
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -134,7 +142,9 @@ def _role(conn: Connection) -> Check:
 
 def _rights(conn: Connection) -> Check:
     role, database, create, temporary = conn.execute(_SQL["rights"]).fetchall()[0]
-    lacking = [name for name, allowed in (("CREATE", create), ("TEMPORARY", temporary)) if not allowed]
+    lacking = [
+        name for name, allowed in (("CREATE", create), ("TEMPORARY", temporary)) if not allowed
+    ]
     if not lacking:
         return Check("rights", True, "CREATE and TEMPORARY on the database")
     grant = f"As an administrator: GRANT {', '.join(lacking)} ON DATABASE {quoted(database)} TO {quoted(role)};"
@@ -172,10 +182,18 @@ def _event_triggers(conn: Connection) -> Check:
     is_there = event_triggers.are_there(conn)
     if Settings().block_source_ddl and not conn.execute(_SQL["blocks_ddl"]).fetchall():
         hint = "Event triggers read it from the database: millstream settings set block_source_ddl true"
-        return Check(name, None, "block_source_ddl is not set in the database and has no effect", hint)
+        return Check(
+            name, None, "block_source_ddl is not set in the database and has no effect", hint
+        )
     if is_there:
-        return Check(name, True, "DDL is noticed at once, and refused if block_source_ddl is set in the database")
-    hint = "DDL is noticed at the next refresh. For event triggers run as a superuser: millstream init"
+        return Check(
+            name,
+            True,
+            "DDL is noticed at once, and refused if block_source_ddl is set in the database",
+        )
+    hint = (
+        "DDL is noticed at the next refresh. For event triggers run as a superuser: millstream init"
+    )
     return Check(name, None, "missing: block_source_ddl has no effect", hint)
 
 
@@ -190,7 +208,12 @@ def _capture(conn: Connection) -> Check:
         return Check("capture", True, f"sources: {len(captured)}, all fully captured")
     trusted_roles = Settings().trusted_roles
     hints = dict.fromkeys(repair_hint.hint(conn, relid, trusted_roles) for relid in dict(wrong))
-    return Check("capture", False, " | ".join(f"{names[relid]}: {what}" for relid, what in wrong), " ".join(hints))
+    return Check(
+        "capture",
+        False,
+        " | ".join(f"{names[relid]}: {what}" for relid, what in wrong),
+        " ".join(hints),
+    )
 
 
 DATABASE: tuple[Callable[[Connection], Check], ...] = (

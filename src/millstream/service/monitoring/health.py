@@ -1,4 +1,6 @@
-"""The verb health: is every stream table fresh, is every source fully captured, and how far does WAL capture lag?"""
+"""The verb health: is every stream table fresh, is every source fully captured, and how far does
+WAL capture lag?
+"""
 
 from __future__ import annotations
 
@@ -25,30 +27,49 @@ def health(app: App) -> list[Check]:
     behind = _behind(app, every)
     unguarded = _unguarded(app, every)
     ages = stream_tables.staleness(app.conn)
-    tables = [unguarded.get(table.id) or _table(table, ages.get(table.id), behind.get(table.id, "")) for table in every]
+    tables = [
+        unguarded.get(table.id) or _table(table, ages.get(table.id), behind.get(table.id, ""))
+        for table in every
+    ]
     known = sources.every(app.conn)
     lacking = inventory.gaps_of(app.conn, known)
     changed = sources.drift(app.conn)
     captured = []
     for source in known:
-        trouble = [*lacking[source.relid], *([changed[source.relid]] if source.relid in changed else [])]
+        trouble = [
+            *lacking[source.relid],
+            *([changed[source.relid]] if source.relid in changed else []),
+        ]
         captured.append(_source(app, source, "; ".join(trouble)))
     return [*tables, *captured, *_slot(app)]
 
 
-_WAYS = {"TRIGGER": "captured by triggers", "TRANSITIONING": "moving to WAL", "WAL": "captured from WAL"}
+_WAYS = {
+    "TRIGGER": "captured by triggers",
+    "TRANSITIONING": "moving to WAL",
+    "WAL": "captured from WAL",
+}
 
 
 def _source(app: App, source: Source, trouble: str) -> Check:
     name = f"source {source.schema}.{source.name}"
     if trouble:
-        return Check(name, False, trouble, repair_hint.hint(app.conn, source.relid, app.settings.trusted_roles))
-    since = f" since {source.mode_changed_at:%Y-%m-%d %H:%M:%S} UTC" if source.mode_changed_at else ""
+        return Check(
+            name,
+            False,
+            trouble,
+            repair_hint.hint(app.conn, source.relid, app.settings.trusted_roles),
+        )
+    since = (
+        f" since {source.mode_changed_at:%Y-%m-%d %H:%M:%S} UTC" if source.mode_changed_at else ""
+    )
     return Check(name, True, f"{_WAYS[source.mode]}{since}", source.reason or "")
 
 
 def _slot(app: App) -> list[Check]:
-    """Check how far the slot lags, and name the session that makes the server retain WAL, if it is not ours."""
+    """Check how far the slot lags, and name the session that makes the server retain WAL, if it is
+    not ours.
+    """
     query = "SELECT slot_name, confirmed_lag_bytes, restart_lag_bytes, held_by, trouble FROM millstream.slot_health()"
     return [_check_lag(app, SlotLag(*row)) for row in app.conn.execute(query)]
 
@@ -70,7 +91,12 @@ class SlotLag:
 def _check_lag(app: App, lag: SlotLag) -> Check:
     name = f"slot {lag.slot}"
     if lag.trouble:
-        return Check(name, False, lag.trouble, "If a service runs, it returns the sources to trigger capture.")
+        return Check(
+            name,
+            False,
+            lag.trouble,
+            "If a service runs, it returns the sources to trigger capture.",
+        )
     found = f"{_size(lag.confirmed or 0)} behind, the server keeps {_size(lag.retained or 0)} of WAL for it"
     if lag.held_by:
         return Check(name, None, found, f"Held by {lag.held_by}, not by Millstream.")
@@ -82,19 +108,35 @@ def _size(count: int) -> str:
 
 
 def _behind(app: App, tables: Sequence[StreamTable]) -> dict[int, str]:
-    """Return, by stream table, which older one it reads, where its rows are older than its last refresh."""
-    held = [one for one in tables if one.cut_at and one.data_timestamp and one.data_timestamp < one.cut_at]
-    found = {one.id: upstreams.older_than_cut(app.conn, [one.id], one.cut_at) for one in held if one.cut_at}
+    """Return, by stream table, which older one it reads, where its rows are older than its last
+    refresh.
+    """
+    held = [
+        one
+        for one in tables
+        if one.cut_at and one.data_timestamp and one.data_timestamp < one.cut_at
+    ]
+    found = {
+        one.id: upstreams.older_than_cut(app.conn, [one.id], one.cut_at)
+        for one in held
+        if one.cut_at
+    }
     return {
-        id: f"Stream tables that it reads are older: {'; '.join(map(str, found[id][id]))}." for id in found if found[id]
+        id: f"Stream tables that it reads are older: {'; '.join(map(str, found[id][id]))}."
+        for id in found
+        if found[id]
     }
 
 
 def _unguarded(app: App, tables: Sequence[StreamTable]) -> dict[int, Check]:
     """Return a check for each stream table whose guard is not as it was made."""
     relids = [table.relid for table in tables if table.is_guarded and table.relid]
-    wrong = write_guard.broken_guards(app.conn, relids) if not app.settings.allow_direct_writes else {}
-    hint = "Others may have written to it. The next refresh restores the guard and repairs the rows."
+    wrong = (
+        write_guard.broken_guards(app.conn, relids) if not app.settings.allow_direct_writes else {}
+    )
+    hint = (
+        "Others may have written to it. The next refresh restores the guard and repairs the rows."
+    )
     return {
         table.id: Check(_title(table), False, f"its guard is {wrong[table.relid]}", hint)
         for table in tables
@@ -119,17 +161,24 @@ def _table(table: StreamTable, age: timedelta | None, behind: str) -> Check:
     # Late: older than twice the schedule, plus a second for the refresh itself.
     late = every is not None and age > 2 * every + timedelta(seconds=1) and not behind
     hint = "Check that the service runs (millstream run)." if late else behind
-    return Check(name, not late, f"{age.total_seconds():.1f} s old, schedule {table.schedule}", hint)
+    return Check(
+        name, not late, f"{age.total_seconds():.1f} s old, schedule {table.schedule}", hint
+    )
 
 
 def _last_failure(table: StreamTable) -> tuple[str, str] | None:
-    """Return how its last refresh has failed and what to do, whatever its schedule; None where it has not."""
+    """Return how its last refresh has failed and what to do, whatever its schedule; None where it
+    has not.
+    """
     see = f"See: millstream history {table.typed}"
     if table.consecutive_errors and table.last_error:
         return _first_line(table.last_error), see
     if table.transient_errors and table.last_transient_error:
         what = f"{_first_line(table.last_transient_error)}, {table.transient_errors} times in a row"
-        return what, f"It usually passes. The service tries again; to try now: millstream refresh {table.typed}"
+        return (
+            what,
+            f"It usually passes. The service tries again; to try now: millstream refresh {table.typed}",
+        )
     return None
 
 

@@ -1,7 +1,7 @@
 """What `millstream top` shows: one look at everything, by the SQL functions for monitoring.
 
-It needs neither Spark nor the service role: members of `millstream_reader` may use it. A session that could
-lose by calling the functions of the catalog's owner, such as a superuser's, is refused.
+It needs neither Spark nor the service role: members of `millstream_reader` may use it. A session
+that could lose by calling the functions of the catalog's owner, such as a superuser's, is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Tell whether the next refresh can set the capture of a source up again: are the queries over it still valid?
+"""Tell whether the next refresh can set the capture of a source up again: are the queries over it
+still valid?
 
-A source that was dropped, or that lost a column, has no capture that a refresh could repair. The queries are planned as
-a refresh would plan them, and PostgreSQL's errors are reported.
+A source that was dropped, or that lost a column, has no capture that a refresh could repair. The
+queries are planned as a refresh would plan them, and PostgreSQL's errors are reported.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ REPAIRED = "The next refresh restores capture and reinitialises the stream table
 
 def hint(conn: Connection, relid: int, trusted_roles: tuple[str, ...]) -> str:
     """Return what to do about a source that is not captured whole."""
-    found = [(table, why) for table in _readers(conn, relid) if (why := _obstacle(conn, table, trusted_roles))]
+    found = [
+        (table, why)
+        for table in _readers(conn, relid)
+        if (why := _obstacle(conn, table, trusted_roles))
+    ]
     if not found:
         return REPAIRED
     drops = "; ".join(f"millstream drop {table.typed}" for table, _ in found)
@@ -30,7 +35,9 @@ def hint(conn: Connection, relid: int, trusted_roles: tuple[str, ...]) -> str:
 def _readers(conn: Connection, relid: int) -> list[StreamTable]:
     tables = stream_tables.every(conn)
     read = sources.read_by_each(conn, [table.id for table in tables])
-    return [table for table in tables if any(source.relid == relid for source in read.get(table.id, ()))]
+    return [
+        table for table in tables if any(source.relid == relid for source in read.get(table.id, ()))
+    ]
 
 
 def _obstacle(conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]) -> str:

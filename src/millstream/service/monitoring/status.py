@@ -75,12 +75,22 @@ def status(app: App) -> list[StreamTableStatus]:
     """Return all stream tables, ordered by name."""
     tables = stream_tables.every(app.conn)
     read = sources.read_by_each(app.conn, [table.id for table in tables])
-    waiting, sizes, ages = _pending(app, tables, read), _sizes(app), stream_tables.staleness(app.conn)
+    waiting, sizes, ages = (
+        _pending(app, tables, read),
+        _sizes(app),
+        stream_tables.staleness(app.conn),
+    )
     owners = rights.owners(app.conn, [table.relid for table in tables if table.relid])
-    policies = rights.with_policies(app.conn, list({source.relid for each in read.values() for source in each}))
+    policies = rights.with_policies(
+        app.conn, list({source.relid for each in read.values() for source in each})
+    )
     found = [
         _status(
-            table, ages.get(table.id), sizes.get(table.relid or 0, 0), waiting.get(table.id, 0), read.get(table.id, [])
+            table,
+            ages.get(table.id),
+            sizes.get(table.relid or 0, 0),
+            waiting.get(table.id, 0),
+            read.get(table.id, []),
         )
         for table in tables
     ]
@@ -88,7 +98,11 @@ def status(app: App) -> list[StreamTableStatus]:
         replace(
             one,
             owner=owners.get(table.relid or 0),
-            notices=tuple(rights.note(policies[o.relid]) for o in read.get(table.id, []) if o.relid in policies),
+            notices=tuple(
+                rights.note(policies[o.relid])
+                for o in read.get(table.id, [])
+                if o.relid in policies
+            ),
         )
         for one, table in zip(found, tables, strict=True)
     ]
@@ -108,7 +122,10 @@ def _status(
 
 def _pending(app: App, tables: list[StreamTable], read: dict[int, list[Source]]) -> dict[int, int]:
     pairs = [
-        (table.id, source, table.frontier) for table in tables if table.frontier for source in read.get(table.id, [])
+        (table.id, source, table.frontier)
+        for table in tables
+        if table.frontier
+        for source in read.get(table.id, [])
     ]
     known = {source.relid: source for _, source, _ in pairs}
     asked = [(source.relid, frontier) for _, source, frontier in pairs]

@@ -2,20 +2,23 @@
 
     waiting(conn) -> for each: execute(app, id)          take_up(app): after a takeover, or a lost connection
 
-A request is executed with the rights of the role that made it. The service refuses what that role could not do itself:
-it must be an operator or the owner (`millstream.may_ask`), a stream table that it creates belongs to it, and PostgreSQL
-decides what it may read and where it may create tables. Names are looked up along its search_path.
+A request is executed with the rights of the role that made it. The service refuses what that role
+could not do itself: it must be an operator or the owner (`millstream.may_ask`), a stream table that
+it creates belongs to it, and PostgreSQL decides what it may read and where it may create tables.
+Names are looked up along its search_path.
 
-A service may end at any moment, also between the work and the answer. The next one executes the request again:
+A service may end at any moment, also between the work and the answer. The next one executes the
+request again:
 
     refresh, verify, validate, explain_query, alter     are repeated, which does no harm
     create                                              done if such a stream table was created after the request began
     drop                                                done if no stream table of that name is older than the request
 
-A request that was begun three times without an answer may be what ends the service, and is given up.
+A request that was begun three times without an answer may be what ends the service, and is given
+up.
 
-The answer shows a role nothing that it may not see: other roles than the owner of the stream table get no rows, and
-only the code of an error, because its text may quote values of rows.
+The answer shows a role nothing that it may not see: other roles than the owner of the stream table
+get no rows, and only the code of an error, because its text may quote values of rows.
 """
 
 from __future__ import annotations
@@ -68,14 +71,24 @@ _ALTERABLE = ("schedule", "refresh_mode", "status", "query", "cdc_mode")
 _NONE = AskersRights(may_ask=False, owns=False, administers=False)
 _TEXTS = (*_ALTERABLE, "owner")
 # Their texts quote no row.
-_TELLS_NO_VALUE = (BadSetting, Busy, JavaEnded, LockNotHad, NoRights, NoSuchStreamTable, NotFilled, NotYet, StillUsed)
+_TELLS_NO_VALUE = (
+    BadSetting,
+    Busy,
+    JavaEnded,
+    LockNotHad,
+    NoRights,
+    NoSuchStreamTable,
+    NotFilled,
+    NotYet,
+    StillUsed,
+)
 
 
 def execute(app: App, id: int) -> None:
     """Execute a request, and record the answer.
 
-    Raise if the connection or the epoch is lost: the request is then to be released. It waits again, as if it had not
-    been begun, where this service itself works on the stream table.
+    Raise if the connection or the epoch is lost: the request is then to be released. It waits
+    again, as if it had not been begun, where this service itself works on the stream table.
     """
     app.reach()
     with _answering(app):
@@ -104,7 +117,8 @@ def execute(app: App, id: int) -> None:
 
 
 def take_up(app: App, id: int | None = None) -> None:
-    """Let those requests wait again that were begun and not answered; give up those that were begun too often.
+    """Let those requests wait again that were begun and not answered; give up those that were begun
+    too often.
 
     With an id only this one, whose execution has raised an error.
     """
@@ -113,7 +127,12 @@ def take_up(app: App, id: int | None = None) -> None:
         requests.take_up(app.conn, MOST_TRIES, id)
         for request in requests.interrupted(app.conn, id):
             error = RequestInterrupted.of(request.kind, request.stream_table or "a query")
-            log.error("a request is given up", id=request.id, kind=request.kind, table=request.stream_table)
+            log.error(
+                "a request is given up",
+                id=request.id,
+                kind=request.kind,
+                table=request.stream_table,
+            )
             requests.fail(app.conn, request.id, error.as_dict())
 
 
@@ -127,7 +146,9 @@ def prune(app: App) -> None:
 def _is_held_here(asked: _OpenedRequest) -> bool:
     """Return True unless another process holds a stream table of the graph that a request is about."""
     id = asked.table.id if asked.table else 0
-    graph = next((ids for ids in recorded_graph(asked.app.conn).components() if id in ids), frozenset[int]())
+    graph = next(
+        (ids for ids in recorded_graph(asked.app.conn).components() if id in ids), frozenset[int]()
+    )
     return asked.app.mutex.holders(sorted(graph)).keys() <= asked.app.held
 
 
@@ -139,14 +160,22 @@ def _answering(app: App) -> Iterator[None]:
         yield
 
 
-def _answer(app: App, request: Request, *, result: Document | None = None, error: Document | None = None) -> None:
+def _answer(
+    app: App, request: Request, *, result: Document | None = None, error: Document | None = None
+) -> None:
     with _answering(app):
         if error is not None:
             requests.fail(app.conn, request.id, error)
         else:
             requests.succeed(app.conn, request.id, result or {})
     outcome = str(error["code"]) if error is not None else "done"
-    log.info("request answered", id=request.id, kind=request.kind, by=request.requested_by, outcome=outcome)
+    log.info(
+        "request answered",
+        id=request.id,
+        kind=request.kind,
+        by=request.requested_by,
+        outcome=outcome,
+    )
 
 
 # -- rights ----------------------------------------------------------------------------------
@@ -171,13 +200,18 @@ class _OpenedRequest:
 
     @property
     def owner(self) -> str:
-        """The owner of what is created: the role that asks. The catalog's owner may ask for others."""
+        """The owner of what is created: the role that asks.
+
+        The catalog's owner may ask for others.
+        """
         owner = self.arguments.get("owner")
         if owner is None:
             return self.request.requested_by
         if not self.rights.administers:
             grant = f"GRANT {quoted(owner)} TO {quoted(self.request.requested_by)}; then SET ROLE {quoted(owner)};"
-            raise NoRights.to(f'ask for role "{owner}"', role=self.request.requested_by, grant=grant)
+            raise NoRights.to(
+                f'ask for role "{owner}"', role=self.request.requested_by, grant=grant
+            )
         return str(owner)
 
     def existing(self) -> StreamTable:
@@ -241,7 +275,9 @@ def _create(asked: _OpenedRequest) -> Document:
     if made is not None and _was_made_for(asked, made):
         report = None
         if asked.arguments.get("initialize", True) and made.frontier is None:
-            report = _report(asked, refresh.refresh(asked.app, made.qualified, initiated_by="INITIAL"))
+            report = _report(
+                asked, refresh.refresh(asked.app, made.qualified, initiated_by="INITIAL")
+            )
         return {"name": made.qualified, "action": "created", "report": report}
     return _create_new(asked)
 
@@ -286,7 +322,12 @@ def _create_or_replace(asked: _OpenedRequest) -> Document:
     if not asked.rights.owns:
         reason = "It belongs to another role."
         grant = f"ALTER TABLE {table.qualified} OWNER TO {quoted(asked.request.requested_by)};"
-        raise NoRights.to(f"replace {table.qualified}", role=asked.request.requested_by, grant=grant, reason=reason)
+        raise NoRights.to(
+            f"replace {table.qualified}",
+            role=asked.request.requested_by,
+            grant=grant,
+            reason=reason,
+        )
     shortest = asked.app.settings.min_schedule
     wanted = {
         "query": (given["query"].strip(), table.query.strip()),
@@ -297,15 +338,26 @@ def _create_or_replace(asked: _OpenedRequest) -> Document:
     changed = {name: new for name, (new, old) in wanted.items() if new != old}
     if changed:
         alter.alter(asked.app, table.qualified, **changed, search_path=asked.request.search_path)
-    return {"name": table.qualified, "action": "altered" if changed else "unchanged", "changed": sorted(changed)}
+    return {
+        "name": table.qualified,
+        "action": "altered" if changed else "unchanged",
+        "changed": sorted(changed),
+    }
 
 
 def _alter(asked: _OpenedRequest) -> Document:
     table = asked.existing()
     changed = {name: asked.arguments[name] for name in _ALTERABLE if name in asked.arguments}
-    report = alter.alter(asked.app, table.qualified, **changed, search_path=asked.request.search_path)
+    report = alter.alter(
+        asked.app, table.qualified, **changed, search_path=asked.request.search_path
+    )
     shown = _report(asked, report) if report else None
-    return {"name": table.qualified, "action": "altered", "changed": sorted(changed), "report": shown}
+    return {
+        "name": table.qualified,
+        "action": "altered",
+        "changed": sorted(changed),
+        "report": shown,
+    }
 
 
 def _drop(asked: _OpenedRequest) -> Document:
@@ -334,7 +386,9 @@ def _validate(asked: _OpenedRequest) -> Document:
 def _validation(asked: _OpenedRequest) -> validate.Validation:
     given, request = asked.arguments, asked.request
     path = request.search_path
-    return validate.validate(asked.app, given["query"], asked.owner, given.get("cdc_mode"), search_path=path)
+    return validate.validate(
+        asked.app, given["query"], asked.owner, given.get("cdc_mode"), search_path=path
+    )
 
 
 def _explain_query(asked: _OpenedRequest) -> Document:

@@ -1,7 +1,7 @@
 """Ask a running service, and wait for its answer, as commands do if a service runs.
 
-The methods are those of the Python API that the service can execute, with the same results. Neither Spark nor the
-planner is imported here, so that an answer takes well under a second.
+The methods are those of the Python API that the service can execute, with the same results. Neither
+Spark nor the planner is imported here, so that an answer takes well under a second.
 """
 
 from __future__ import annotations
@@ -94,14 +94,18 @@ class ServiceClient:
 
     def status(self) -> Sequence[ListedTable]:
         """Return all stream tables, ordered by name."""
-        return [ListedTable(table.schema_name, table.name) for table in stream_tables.every(self.conn)]
+        return [
+            ListedTable(table.schema_name, table.name) for table in stream_tables.every(self.conn)
+        ]
 
     def history(self, name: str, n: int = 20) -> list[HistoryEntry]:
         """Return the last refreshes, newest first."""
         return history.recent(self.conn, stream_tables.named(self.conn, name).id, n)
 
     def _ask(self, kind: str, name: str, arguments: Mapping[str, object]) -> dict[str, Any]:
-        """Send a request and wait; return the result, or raise the error that the service has answered."""
+        """Send a request and wait; return the result, or raise the error that the service has
+        answered.
+        """
         try:
             # Names mean what they mean to the user; the function's own are resolved already.
             with users_path(self.conn):
@@ -138,7 +142,9 @@ def error_of(document: Document) -> MillstreamError:
 
 @contextmanager
 def asking(dsn: str) -> Iterator[ServiceClient | None]:
-    """Return a client of the database's service; None if no service runs, or the catalog must be upgraded."""
+    """Return a client of the database's service; None if no service runs, or the catalog must be
+    upgraded.
+    """
     with session(dsn) as conn:
         try:
             install.require(conn)

@@ -5,8 +5,9 @@
     leader     executes a statement in the session of the lock twice a second, so that it is never silent; if it
                gets no answer for 3 s, it stops by itself
 
-So a standby leads at most 5 s after the leader was lost. The two clocks need not agree: a former leader cannot commit
-because of the epoch (see `catalog.processes.leadership`), which each of our transactions locks.
+So a standby leads at most 5 s after the leader was lost. The two clocks need not agree: a former
+leader cannot commit because of the epoch (see `catalog.processes.leadership`), which each of our
+transactions locks.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from millstream.catalog.processes.mutex import Mutex
 from millstream.observe import log
 from millstream.postgres.connection import Connection, hang_up
 
-# Seconds between two tries of a standby, between two statements of the leader, and without an answer until either
-# takes the leader for lost.
+# Seconds between two tries of a standby, between two statements of the leader, and without an
+# answer until either takes the leader for lost.
 TRY, BEAT, SILENCE = 0.5, 0.5, 3.0
 # Seconds after which a loop that does not go on gives the lead to a standby.
 STUCK = 60.0
@@ -43,8 +44,9 @@ def session_names(instance: UUID) -> str:
 def take_over(conn: Connection, instance: UUID, lock: int, heartbeat: LeaderHeartbeat) -> Epoch:
     """Begin an epoch; `lock` is the server process that holds the lock of the leader.
 
-    The sessions of the former leader are ended before, so that none of its transactions is waited for, and after, since
-    it may have opened others meanwhile. From then on it can open sessions, and commit nothing in them.
+    The sessions of the former leader are ended before, so that none of its transactions is waited
+    for, and after, since it may have opened others meanwhile. From then on it can open sessions,
+    and commit nothing in them.
     """
     former = leadership.former_leader(conn)
     while heartbeat.holds():
@@ -60,7 +62,11 @@ def take_over(conn: Connection, instance: UUID, lock: int, heartbeat: LeaderHear
 
 def end_sessions_of(conn: Connection, former: UUID | None, keep: Sequence[int] = ()) -> None:
     """End the sessions of the former leader; its open transactions are rolled back."""
-    ended = leadership.end_sessions(conn, f"{session_names(former)}%", keep) if former is not None else 0
+    ended = (
+        leadership.end_sessions(conn, f"{session_names(former)}%", keep)
+        if former is not None
+        else 0
+    )
     if ended:
         log.warning("sessions of the former leader ended", sessions=ended)
 
@@ -72,7 +78,9 @@ def end_silent(conn: Connection) -> None:
 
 
 class LeaderHeartbeat:
-    """A thread that proves, in the session of the lock, that the lock is still held; calls `lost` once it is not."""
+    """A thread that proves, in the session of the lock, that the lock is still held; calls `lost`
+    once it is not.
+    """
 
     def __init__(self, mutex: Mutex, lost: Callable[[], None]) -> None:
         self._mutex = mutex

@@ -1,7 +1,7 @@
 """The thread that reads WAL, and moves sources between triggers and WAL.
 
-It also runs while the scheduler is off (setting `enabled`): an unread slot makes the server retain WAL, and triggers
-fill buffers.
+It also runs while the scheduler is off (setting `enabled`): an unread slot makes the server retain
+WAL, and triggers fill buffers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from millstream.service.app import App
 from millstream.service.verb import verb
 from millstream.settings import Settings
 
-# Seconds between two looks while sources are on their way, and otherwise: what asks for a transition also wakes us.
+# Seconds between two looks while sources are on their way, and otherwise: what asks for a
+# transition also wakes us.
 MOVING, QUIET = 1.0, 5.0
 
 
@@ -46,7 +47,9 @@ class CaptureThread:
         self._wake.set()
 
     def store_position(self, conn: Connection) -> None:
-        """Have the WAL reader store its position now, because somebody waits; by itself it rarely does."""
+        """Have the WAL reader store its position now, because somebody waits; by itself it rarely
+        does.
+        """
         pipeline = self.app.follower.pipeline
         if pipeline is not None:
             pipeline.store_position(flushed(conn))

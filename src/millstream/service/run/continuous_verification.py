@@ -1,8 +1,10 @@
-"""Continuous verification: in idle time one stream table after the other is compared with its query.
+"""Continuous verification: in idle time one stream table after the other is compared with its
+query.
 
-`verify_budget` is the share of time that it may take: after a comparison of d seconds the next one waits for
-d / budget - d. The one whose last comparison is longest ago comes first. Manual and suspended ones are left out, as is
-whatever is being refreshed; while one is compared, its graph waits.
+`verify_budget` is the share of time that it may take: after a comparison of d seconds the next one
+waits for d / budget - d. The one whose last comparison is longest ago comes first. Manual and
+suspended ones are left out, as is whatever is being refreshed; while one is compared, its graph
+waits.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def pause_after(seconds: float, budget: float) -> float:
 
 
 def next_to_verify(tables: Iterable[StreamTable], running: Iterable[int]) -> StreamTable | None:
-    """Return the stream table whose last comparison is longest ago, of those that can be compared now."""
+    """Return the stream table whose last comparison is longest ago, of those that can be compared
+    now.
+    """
     busy = set(running)
     ready = [table for table in tables if table.id not in busy and _is_verifiable(table)]
     return min(ready, key=lambda table: (table.last_verified_at or _NEVER, table.id), default=None)
@@ -46,7 +50,12 @@ def next_to_verify(tables: Iterable[StreamTable], running: Iterable[int]) -> Str
 
 def _is_verifiable(table: StreamTable) -> bool:
     is_kept = Cadence.parse(table.schedule).kind != "manual"
-    return is_kept and table.status == "ACTIVE" and table.frontier is not None and not table.failed_tries
+    return (
+        is_kept
+        and table.status == "ACTIVE"
+        and table.frontier is not None
+        and not table.failed_tries
+    )
 
 
 @verb

@@ -1,13 +1,15 @@
 """Start requests in the order in which they were made, as far as the order matters.
 
-Those that create, alter or drop are executed one after the other, because the second may concern what the first has
-created. Others run in parallel, unless an earlier one concerns the same stream table.
+Those that create, alter or drop are executed one after the other, because the second may concern
+what the first has created. Others run in parallel, unless an earlier one concerns the same stream
+table.
 
-A request about a stream table that this service is refreshing waits: it is started again after a second, until it can
-be executed. Others are started before it then, unless they must come after it.
+A request about a stream table that this service is refreshing waits: it is started again after a
+second, until it can be executed. Others are started before it then, unless they must come after it.
 
-If executing a request raised an error, such as a lost connection, it is not answered: it is released and waits again,
-or is given up. After an error no request is started for a while, which grows with each further error.
+If executing a request raised an error, such as a lost connection, it is not answered: it is
+released and waits again, or is given up. After an error no request is started for a while, which
+grows with each further error.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ class RequestDesk:
     """The requests that are being executed, and workers for them."""
 
     def __init__(
-        self, open_app: Callable[[], App], wake: Callable[[], None], prepare: Callable[[App], None] = lambda app: None
+        self,
+        open_app: Callable[[], App],
+        wake: Callable[[], None],
+        prepare: Callable[[App], None] = lambda app: None,
     ) -> None:
         self.workers = Workers("request", open_app, wake, prepare)
         self.workers.limit = WORKERS
@@ -58,7 +63,9 @@ class RequestDesk:
         self.workers.submit(Task(TAKE_UP, answer.take_up))
 
     def is_due(self) -> bool:
-        """Return True if requests must be checked without a notification: a task has ended, or some time has passed."""
+        """Return True if requests must be checked without a notification: a task has ended, or some
+        time has passed.
+        """
         now = time.monotonic()
         is_time = now - self._looked_at > LOOK_AGAIN or now >= self._begin_at
         return self.workers.has_finished or (now >= self._not_before and is_time)
@@ -80,7 +87,9 @@ class RequestDesk:
             self.workers.submit(Task(PRUNE, answer.prune))
         self._begin_at = float("inf")
         waiting = answer.waiting(conn)
-        self._executed_at = {one.id: at for one in waiting if (at := self._executed_at.get(one.id)) is not None}
+        self._executed_at = {
+            one.id: at for one in waiting if (at := self._executed_at.get(one.id)) is not None
+        }
         for request in may_begin(waiting, self._begun.values()):
             if self.workers.free and not self._has_to_pause(request):
                 self._begin(request)
@@ -129,7 +138,9 @@ def _release(id: int) -> Task:
 
 
 def may_begin(waiting: Sequence[OpenRequest], begun: Iterable[OpenRequest]) -> list[OpenRequest]:
-    """Return the requests that need not wait for one before them; each list in the order in which they came."""
+    """Return the requests that need not wait for one before them; each list in the order in which
+    they came.
+    """
     found = list[OpenRequest]()
     changing = [request for request in begun if request.kind in CHANGING]
     at_work = {request.id for request in begun}
@@ -146,6 +157,8 @@ def may_begin(waiting: Sequence[OpenRequest], begun: Iterable[OpenRequest]) -> l
 
 
 def _bare(request: OpenRequest) -> str | None:
-    """Return the name without its schema and quotes: two spellings of a name are never taken for two."""
+    """Return the name without its schema and quotes: two spellings of a name are never taken for
+    two.
+    """
     name = request.stream_table
     return name.rpartition(".")[2].strip('"').lower() if name else None

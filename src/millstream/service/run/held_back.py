@@ -1,7 +1,9 @@
-"""The alert about change buffers that grow since a suspended or manual stream table has yet to read them.
+"""The alert about change buffers that grow since a suspended or manual stream table has yet to read
+them.
 
-A buffer is pruned when all of its readers have read it, so one reader that stops lets it grow without limit. Sent once
-for each source whose buffer is larger than `slot_lag_warning`, and again only after it has been below half of that.
+A buffer is pruned when all of its readers have read it, so one reader that stops lets it grow
+without limit. Sent once for each source whose buffer is larger than `slot_lag_warning`, and again
+only after it has been below half of that.
 
 >>> watch, settings = HeldBackWatch(), Settings(slot_lag_warning=100, slot_lag_critical=1000)
 >>> sizes = [HeldBackBuffer("t", "changes_1", size, 1, ["st"], None) for size in (90, 110, 60, 110, 40, 110)]
@@ -42,7 +44,9 @@ class HeldBackWatch:
     def look(self, buffers: Sequence[HeldBackBuffer], settings: Settings) -> list[HeldBackBuffer]:
         """Return the buffers that an alert is to be sent for."""
         limit = settings.slot_lag_warning
-        large = [one for one in buffers if one.size_bytes > limit / (2 if one.source in self.told else 1)]
+        large = [
+            one for one in buffers if one.size_bytes > limit / (2 if one.source in self.told else 1)
+        ]
         new = [one for one in large if one.source not in self.told]
         self.told = frozenset(one.source for one in large)
         return new
@@ -57,4 +61,6 @@ def read(conn: Connection) -> list[HeldBackBuffer]:
 def send(conn: Connection, buffers: Sequence[HeldBackBuffer], settings: Settings) -> None:
     """Send an alert for each of these."""
     for one in buffers:
-        notifications.alert(conn, "changes_held_back", **asdict(one), limit_bytes=settings.slot_lag_warning)
+        notifications.alert(
+            conn, "changes_held_back", **asdict(one), limit_bytes=settings.slot_lag_warning
+        )

@@ -5,8 +5,8 @@
     dispatch     give graphs to workers: those with changes, and those of which only a cut can tell
     record       from time to time, take a cut for graphs without changes, so that their data timestamp advances
 
-The catalog is read when something in it has changed, and every few seconds. So a tick with nothing due executes no
-statement, and one without changes executes one.
+The catalog is read when something in it has changed, and every few seconds. So a tick with nothing
+due executes no statement, and one without changes executes one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ from millstream.service import live_settings
 from millstream.service.app import App
 from millstream.service.run.candidacy import LeaderHeartbeat, LeadershipLost
 from millstream.service.run.capture_thread import CaptureThread
-from millstream.service.run.continuous_verification import next_to_verify, pause_after, verify_by_schedule
+from millstream.service.run.continuous_verification import (
+    next_to_verify,
+    pause_after,
+    verify_by_schedule,
+)
 from millstream.service.run.desk import RequestDesk
 from millstream.service.run.source_index import SourceIndex
 from millstream.service.run.systemd import Systemd
@@ -55,12 +59,15 @@ READ_AGAIN = 15.0
 # Notifications (words) after which the catalog is read, and all that the leader reacts to.
 CATALOG_WORDS = {"stream_tables", "sources", "ddl"}
 HEEDED = CATALOG_WORDS | {"settings", "request", "wal"}
-# Seconds between two reactions to the same word, and between two checks of all stream tables after DDL, at least.
+# Seconds between two reactions to the same word, and between two checks of all stream tables after
+# DDL, at least.
 HASTE, CLOSE_LOOK = 0.25, 5.0
-# Cuts that only advance the data timestamp of unchanged stream tables (CONFIRM): their share of the time at most, the
-# longest time between two, and how often the leader checks whether one is due. In seconds.
+# Cuts that only advance the data timestamp of unchanged stream tables (CONFIRM): their share of the
+# time at most, the longest time between two, and how often the leader checks whether one is due. In
+# seconds.
 IDLE_SHARE, LONGEST_IDLE, CONFIRM_EVERY = 0.01, 300.0, 0.5
-# Tasks of the workers: refresh changed graphs, take a cut for unchanged ones, start Spark in advance, verify.
+# Tasks of the workers: refresh changed graphs, take a cut for unchanged ones, start Spark in
+# advance, verify.
 REFRESH, CONFIRM, START, VERIFY = "refresh", "confirm", "start Spark", "verify"
 # Seconds that a refresh has to end after its connections were closed.
 GRACE = 5.0
@@ -98,7 +105,9 @@ class LeaderContext:
 class Leader:
     """One leadership, from the takeover to its end."""
 
-    def __init__(self, context: LeaderContext, conn: Connection, epoch: Epoch, heartbeat: LeaderHeartbeat) -> None:
+    def __init__(
+        self, context: LeaderContext, conn: Connection, epoch: Epoch, heartbeat: LeaderHeartbeat
+    ) -> None:
         self._context = context
         self._conn = conn
         self._given = context.read_settings()
@@ -108,7 +117,8 @@ class Leader:
         self._upkeep = Upkeep(epoch)
         self._agenda = Agenda()
         self._index = SourceIndex()
-        # Stream tables for which only a cut can tell whether anything has changed, by their record in the catalog.
+        # Stream tables for which only a cut can tell whether anything has changed, by their record
+        # in the catalog.
         self._unsure = set[int]()
         # As if just notified: what changed before the leader listened was not.
         self._words = {"stream_tables", "settings"}
@@ -121,7 +131,9 @@ class Leader:
         self._must_look_at = set[int]()
         self._has_started_spark = False
         self._shared = Shared()
-        self._capture = CaptureThread(lambda: self._open_app(reads_wal=True), lambda: context.wake_ups.wake("sources"))
+        self._capture = CaptureThread(
+            lambda: self._open_app(reads_wal=True), lambda: context.wake_ups.wake("sources")
+        )
         self._shared.reader = self._capture.app.follower
         self._workers = Workers("worker", self._open_app, context.wake_ups.wake, self._prepare)
         self._desk = RequestDesk(self._open_app, context.wake_ups.wake, self._prepare)
@@ -196,7 +208,9 @@ class Leader:
     def _pause(self) -> float:
         """Return how long to sleep if nothing wakes us."""
         longest = min(HASTE if self._words else READ_AGAIN, self._context.systemd.longest_sleep)
-        tick = self._settings.scheduler_interval.total_seconds() - (time.monotonic() - self._times.looked)
+        tick = self._settings.scheduler_interval.total_seconds() - (
+            time.monotonic() - self._times.looked
+        )
         due_at = self._agenda.next_due_at() if self._settings.enabled else None
         if due_at is None:
             return longest
@@ -229,12 +243,16 @@ class Leader:
         return {id for one in found for id in self._agenda.graph_of(one)}
 
     def _changed(self, ids: Sequence[int], now: datetime) -> tuple[list[Due], list[int]]:
-        """Divide these: graphs with changes or for which this is not known, and the ids of the unchanged others."""
+        """Divide these: graphs with changes or for which this is not known, and the ids of the
+        unchanged others.
+        """
         due = self._agenda.due(now, ids)
         pairs = [self._index.pairs(one.tables) for one in due]
         found = probe.changed(self._conn, set().union(*pairs)) if pairs else set()
         unchanged = [
-            one for one, own in zip(due, pairs, strict=True) if not found & own and not self._must_refresh(one)
+            one
+            for one, own in zip(due, pairs, strict=True)
+            if not found & own and not self._must_refresh(one)
         ]
         unchanged_ids = [id for one in unchanged for id in one.ids]
         self._agenda.found_nothing(unchanged_ids, now)
@@ -245,7 +263,9 @@ class Leader:
         return any(id in self._unsure or id in self._must_look_at for id in due.ids)
 
     def _confirm(self, ids: Sequence[int], now: datetime) -> None:
-        """Have a worker take a cut for those of these unchanged stream tables whose data timestamp is old."""
+        """Have a worker take a cut for those of these unchanged stream tables whose data timestamp
+        is old.
+        """
         old = [id for id in ids if self._is_old(self._agenda.tables[id], now)]
         if old:
             self._submit(CONFIRM, self._agenda.due(now, old))
@@ -255,7 +275,9 @@ class Leader:
         return table.cut_at is not None and now - table.cut_at >= interval
 
     def _idle_interval(self, table: StreamTable) -> timedelta:
-        """Return how often to record that nothing has changed: it costs a cut, and for WAL capture a message."""
+        """Return how often to record that nothing has changed: it costs a cut, and for WAL capture
+        a message.
+        """
         interval = timedelta(seconds=min(max(1.0, self._idle_seconds / IDLE_SHARE), LONGEST_IDLE))
         uses_wal = self._index.uses_wal(table.id)
         return max(interval, self._settings.heartbeat_interval) if uses_wal else interval
@@ -278,7 +300,9 @@ class Leader:
             return
         id = table.id
         self._agenda.started([id])
-        self._workers.submit(Task(VERIFY, lambda app: verify_by_schedule(app, id), [id], is_slow=True))
+        self._workers.submit(
+            Task(VERIFY, lambda app: verify_by_schedule(app, id), [id], is_slow=True)
+        )
 
     # -- what has happened -------------------------------------------------------------------
 
@@ -296,7 +320,9 @@ class Leader:
                 if id in self._agenda.tables and self._agenda.tables[id] == former[id]:
                     self._agenda.not_refreshed(id, self._now())
             if one.task.name == VERIFY:
-                self._times.may_verify = time.monotonic() + pause_after(one.seconds, self._settings.verify_budget)
+                self._times.may_verify = time.monotonic() + pause_after(
+                    one.seconds, self._settings.verify_budget
+                )
             if one.task.name == CONFIRM and all(self._found_nothing(id) for id in ids):
                 self._idle_seconds = one.seconds
         if finished and time.monotonic() - self._times.noted > 1.0:
@@ -324,7 +350,9 @@ class Leader:
         assert row is not None, "the server tells its time"
         self._server_time = row[0], time.monotonic()
         self._agenda.load(tables, recorded_graph(self._conn), row[0])
-        self._index.load(self._agenda.tables, sources.read_by_each(self._conn, [table.id for table in tables]))
+        self._index.load(
+            self._agenda.tables, sources.read_by_each(self._conn, [table.id for table in tables])
+        )
         self._unsure = {table.id for table in tables if _needs_cut(table)}
         self._times.read = time.monotonic()
         if look_closely:
@@ -357,8 +385,15 @@ class Leader:
     # -- applications ------------------------------------------------------------------------
 
     def _open_app(self, *, reads_wal: bool = False) -> App:
-        """Open an application for a thread; `reads_wal`: the one whose follower the others wait for."""
-        app = App(self._context.dsn, self._given, self._context.spark, shared=Shared() if reads_wal else self._shared)
+        """Open an application for a thread; `reads_wal`: the one whose follower the others wait
+        for.
+        """
+        app = App(
+            self._context.dsn,
+            self._given,
+            self._context.spark,
+            shared=Shared() if reads_wal else self._shared,
+        )
         app.use(self._settings)
         app.epoch = self._epoch
         app.witness = self._context.witness
@@ -373,12 +408,19 @@ class Leader:
             app.use(self._settings)
 
     def _end(self) -> None:
-        """Let running refreshes end; roll them back if they take too long, or if leadership was lost."""
+        """Let running refreshes end; roll them back if they take too long, or if leadership was
+        lost.
+        """
         self._context.systemd.stopping()
-        seconds = self._settings.shutdown_timeout.total_seconds() if self._context.is_stopping() else 0.0
+        seconds = (
+            self._settings.shutdown_timeout.total_seconds() if self._context.is_stopping() else 0.0
+        )
         pools = (self._workers, self._desk.workers)
         if not self._wait(pools, seconds):
-            log.warning("refreshes rolled back", tasks=[task.name for pool in pools for task in pool.running])
+            log.warning(
+                "refreshes rolled back",
+                tasks=[task.name for pool in pools for task in pool.running],
+            )
             for pool in pools:
                 pool.hang_up()
             for pool in pools:
@@ -398,7 +440,9 @@ class Leader:
 
 
 def _seconds_of_each(finished: Finished) -> float | None:
-    """Return how long the refresh of each stream table took: all of a quick task's have an equal share of its time."""
+    """Return how long the refresh of each stream table took: all of a quick task's have an equal
+    share of its time.
+    """
     if finished.task.name != REFRESH:
         return None
     return finished.seconds if finished.task.is_slow else finished.seconds / len(finished.task.ids)

@@ -1,4 +1,5 @@
-"""One run of the program `millstream run`: standby, leader, or waiting for the server, until it is stopped.
+"""One run of the program `millstream run`: standby, leader, or waiting for the server, until it is
+stopped.
 
     the server cannot be reached     try again, after a pause that grows to five seconds
     it refuses us from the start     the process ends with the error
@@ -6,7 +7,8 @@
     the lock is ours                 lead
     the lock, or the server, is lost roll back running refreshes, and start from the beginning
 
-SIGTERM and SIGINT stop it, SIGHUP reads the settings again. A second SIGTERM or SIGINT does not wait for refreshes.
+SIGTERM and SIGINT stop it, SIGHUP reads the settings again. A second SIGTERM or SIGINT does not
+wait for refreshes.
 """
 
 from __future__ import annotations
@@ -35,7 +37,14 @@ from millstream.errors import Deposed, ServerDown
 from millstream.observe import log
 from millstream.postgres.connection import Connection, session
 from millstream.refresh.refresher import Witness
-from millstream.service.run.candidacy import TRY, LeaderHeartbeat, LeadershipLost, end_silent, session_names, take_over
+from millstream.service.run.candidacy import (
+    TRY,
+    LeaderHeartbeat,
+    LeadershipLost,
+    end_silent,
+    session_names,
+    take_over,
+)
 from millstream.service.run.leader import Leader, LeaderContext
 from millstream.service.run.systemd import Systemd
 from millstream.service.run.wake_ups import WakeUps
@@ -43,8 +52,8 @@ from millstream.settings import Settings
 
 # Seconds between two tries to reach the server: doubled each time, with jitter.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
-# So many refusals of a server that answers end a process that has never been let in: waiting does not help against a
-# wrong password or database. One that has been let in before waits for ever.
+# So many refusals of a server that answers end a process that has never been let in: waiting does
+# not help against a wrong password or database. One that has been let in before waits for ever.
 REFUSALS = 3
 
 
@@ -63,13 +72,22 @@ class Process:
         self._wake_ups = WakeUps()
         self._systemd = Systemd()
         self._context = LeaderContext(
-            self._dsn, self.instance, read_settings, self.is_stopping, self._wake_ups, self._systemd, spark, witness
+            self._dsn,
+            self.instance,
+            read_settings,
+            self.is_stopping,
+            self._wake_ups,
+            self._systemd,
+            spark,
+            witness,
         )
         self._stops = 0
         self._has_served = False
 
     def run(self) -> None:
-        """Work until stopped. Raise errors that waiting does not change, such as a wrong password or version."""
+        """Work until stopped. Raise errors that waiting does not change, such as a wrong password
+        or version.
+        """
         pause, refusals = FIRST_PAUSE, 0
         with self._signals() if current_thread() is main_thread() else nullcontext():
             while not self.is_stopping():
@@ -80,7 +98,9 @@ class Process:
                     refusals = refusals + 1 if not self._has_served and _answers(self._dsn) else 0
                     if refusals >= REFUSALS:
                         raise
-                    log.warning("waiting for the server", reason=str(error).strip(), seconds=round(pause, 2))
+                    log.warning(
+                        "waiting for the server", reason=str(error).strip(), seconds=round(pause, 2)
+                    )
                     self._systemd.status("waiting for the server")
                     self._rest(pause * random.uniform(0.5, 1.0))
                     pause = min(2 * pause, LONGEST_PAUSE)
@@ -90,7 +110,11 @@ class Process:
                     if not self._has_served:
                         raise
                     # Any other error: continue, because a service that ends helps nobody.
-                    log.error("begins again", reason=f"{type(error).__name__}: {error}", traceback=format_exc())
+                    log.error(
+                        "begins again",
+                        reason=f"{type(error).__name__}: {error}",
+                        traceback=format_exc(),
+                    )
                     self._rest(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
         self._wake_ups.close()
@@ -109,7 +133,10 @@ class Process:
 
     def _serve(self) -> None:
         """Wait as a standby for the lock, then lead."""
-        with session(self._dsn) as conn, Mutex(self._dsn, application_name=session_names(self.instance)) as lock:
+        with (
+            session(self._dsn) as conn,
+            Mutex(self._dsn, application_name=session_names(self.instance)) as lock,
+        ):
             install.install(conn)
             install.require(conn)
             self._has_served = True
@@ -150,7 +177,11 @@ class Process:
 
     def _register(self, conn: Connection, lock: Mutex) -> None:
         own = leadership.Registration(
-            self.instance, os.getpid(), socket.gethostname(), version("millstream"), lock.backend_pid()
+            self.instance,
+            os.getpid(),
+            socket.gethostname(),
+            version("millstream"),
+            lock.backend_pid(),
         )
         leadership.register(conn, own)
 
@@ -158,7 +189,10 @@ class Process:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        former = {number: signal.signal(number, self._told_to_stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        former = {
+            number: signal.signal(number, self._told_to_stop)
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
         former[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._reload)
         try:
             yield

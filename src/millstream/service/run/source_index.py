@@ -1,7 +1,7 @@
 """Find the stream tables that may have changes, by their sources, in one statement for all of them.
 
-For each source it knows the readers, and the oldest transaction that one of their frontiers has not seen. A source
-whose buffer has no row since then has no changes for any reader.
+For each source it knows the readers, and the oldest transaction that one of their frontiers has not
+seen. A source whose buffer has no row since then has no changes for any reader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class SourceIndex:
         self._readers = dict[int, set[int]]()
         self._xmins = dict[int, int]()
 
-    def load(self, tables: Mapping[int, StreamTable], sources: Mapping[int, Sequence[Source]]) -> None:
+    def load(
+        self, tables: Mapping[int, StreamTable], sources: Mapping[int, Sequence[Source]]
+    ) -> None:
         """Replace everything known by these; the caller keeps `tables` up to date."""
         self._tables, self._sources, self._readers = tables, dict(sources), {}
         for id in tables:
@@ -52,8 +54,14 @@ class SourceIndex:
         return any(source.uses_wal for source in self._sources.get(id, ()))
 
     def maybe_changed(self, conn: Connection) -> set[int]:
-        """Return the stream tables that read a source whose buffer may have changes for any of its readers."""
-        return {id for relid in probe.sources_since(conn, self._xmins) for id in self._readers.get(relid, ())}
+        """Return the stream tables that read a source whose buffer may have changes for any of its
+        readers.
+        """
+        return {
+            id
+            for relid in probe.sources_since(conn, self._xmins)
+            for id in self._readers.get(relid, ())
+        }
 
     def pairs(self, tables: Iterable[StreamTable]) -> set[Pair]:
         """Return each source of these with the frontier of its reader."""
@@ -74,7 +82,11 @@ class SourceIndex:
         """Return the oldest unseen transaction of each source that has readers."""
         found = dict[int, int]()
         for relid in relids:
-            frontiers = [self._tables[id].frontier for id in self._readers.get(relid, ()) if id in self._tables]
+            frontiers = [
+                self._tables[id].frontier
+                for id in self._readers.get(relid, ())
+                if id in self._tables
+            ]
             if xmins := [frontier.xmin for frontier in frontiers if frontier is not None]:
                 found[relid] = min(xmins)
         return found

@@ -1,4 +1,5 @@
-"""Tell systemd that the service is ready, alive, or stopping; nothing where it was not started by systemd.
+"""Tell systemd that the service is ready, alive, or stopping; nothing where it was not started by
+systemd.
 
 See sd_notify(3): datagrams to the socket that the environment names.
 """
@@ -18,7 +19,9 @@ class Systemd:
         self._address = os.environ.get("NOTIFY_SOCKET", "")
         microseconds = os.environ.get("WATCHDOG_USEC", "")
         # Half of the time after which systemd would take us for dead.
-        self._every = int(microseconds) / 2e6 if microseconds.isdigit() and self._is_for_us() else None
+        self._every = (
+            int(microseconds) / 2e6 if microseconds.isdigit() and self._is_for_us() else None
+        )
         self._told_at = float("-inf")
 
     def ready(self, status: str) -> None:
@@ -34,7 +37,10 @@ class Systemd:
         self._tell("STOPPING=1")
 
     def alive(self) -> None:
-        """Tell systemd that the loop is alive. It is called at each turn; systemd restarts a service that hangs."""
+        """Tell systemd that the loop is alive.
+
+        It is called at each turn; systemd restarts a service that hangs.
+        """
         if self._every is not None and time.monotonic() - self._told_at >= self._every:
             self._told_at = time.monotonic()
             self._tell("WATCHDOG=1")

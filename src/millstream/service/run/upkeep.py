@@ -40,7 +40,8 @@ class Upkeep:
     retention_at: float = float("-inf")
     held_back_at: float = float("-inf")
     promised: dict[int, timedelta] = field(default_factory=dict)
-    """By stream table with a cron schedule: how old its rows may become, as it was recorded last."""
+    """By stream table with a cron schedule: how old its rows may become, as it was recorded last.
+    """
     watch: FreshnessWatch = field(default_factory=FreshnessWatch)
     held_back: HeldBackWatch = field(default_factory=HeldBackWatch)
 
@@ -48,7 +49,9 @@ class Upkeep:
         """Return True if anything is to be done; asking costs nothing."""
         return time.monotonic() - self.clock >= FRESHNESS
 
-    def look(self, conn: Connection, settings: Settings, tables: Iterable[Watched], now: datetime) -> None:
+    def look(
+        self, conn: Connection, settings: Settings, tables: Iterable[Watched], now: datetime
+    ) -> None:
         """Do what is due."""
         self.clock = time.monotonic()
         watched = list(tables)
@@ -79,7 +82,9 @@ class Upkeep:
                 self.epoch.hold(conn)
                 held_back.send(conn, large, settings)
 
-    def _tell_freshness(self, conn: Connection, settings: Settings, tables: Iterable[Watched], now: datetime) -> None:
+    def _tell_freshness(
+        self, conn: Connection, settings: Settings, tables: Iterable[Watched], now: datetime
+    ) -> None:
         if not settings.enabled:
             # Then stream tables are late on purpose.
             self.watch = FreshnessWatch()

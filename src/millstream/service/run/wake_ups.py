@@ -1,4 +1,6 @@
-"""Sleep until something happens: a time, a notification of the server, a signal, or a word of another thread."""
+"""Sleep until something happens: a time, a notification of the server, a signal, or a word of
+another thread.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,17 @@ from typing import Literal
 from millstream.postgres.connection import Connection
 
 CHANNEL = "millstream_wake"
-# What the server may tell. Anybody who may connect may send anything; other words are forgotten at once.
+# What the server may tell. Anybody who may connect may send anything; other words are forgotten at
+# once.
 NOTIFIED = frozenset(["request", "settings", "ddl", "stream_tables", "sources", "wal"])
 
 Word = Literal["", "stop", "lost", "request", "settings", "ddl", "stream_tables", "sources", "wal"]
 
 
 class _End:
-    """One end of a pipe. It stays open while it is used: afterwards its number may belong to another file."""
+    """One end of a pipe. It stays open while it is used: afterwards its number may belong to
+    another file.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -28,7 +33,9 @@ class _End:
 
 
 class WakeUps:
-    """What wakes one thread. `wake` may be called from any thread and from a signal handler, also after `close`."""
+    """What wakes one thread. `wake` may be called from any thread and from a signal handler, also
+    after `close`.
+    """
 
     def __init__(self) -> None:
         reading, writing = os.pipe()
@@ -44,7 +51,8 @@ class WakeUps:
     def wake(self, word: Word = "") -> None:
         """Wake the thread that sleeps, or the next that wants to; tell it a word, or nothing."""
         self._words.add(word)
-        # No lock: a signal may come while the same thread has it. What is in use here is closed afterwards.
+        # No lock: a signal may come while the same thread has it. What is in use here is closed
+        # afterwards.
         writing = self._writing
         if writing is not None:
             # A full pipe wakes anyway; with a closed one, no thread sleeps.
@@ -52,7 +60,10 @@ class WakeUps:
                 os.write(writing.descriptor, b"\0")
 
     def sleep(self, seconds: float, conn: Connection | None = None) -> set[str]:
-        """Sleep for at most this time; return the notifications. Raise OperationalError if the server is lost."""
+        """Sleep for at most this time; return the notifications.
+
+        Raise OperationalError if the server is lost.
+        """
         reading = self._reading
         if reading is None:
             raise ValueError("the wake-ups are closed")

@@ -1,7 +1,8 @@
-"""Threads that work for the leader, each with an application of its own: connections, locks, a Spark session.
+"""Threads that work for the leader, each with an application of its own: connections, locks, a
+Spark session.
 
-An application is opened when its worker is first needed, and stays open. The last free worker is used first: a few
-warm ones do the work of a quiet database, the others are never opened.
+An application is opened when its worker is first needed, and stays open. The last free worker is
+used first: a few warm ones do the work of a quiet database, the others are never opened.
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ class Workers:
             worker.thread.join(1.0)
 
     def _hire(self) -> _Worker:
-        worker = _Worker(f"{self._name} {len(self._workers) + 1}", self._open, self._prepare, self._done)
+        worker = _Worker(
+            f"{self._name} {len(self._workers) + 1}", self._open, self._prepare, self._done
+        )
         self._workers.append(worker)
         worker.thread.start()
         return worker
@@ -155,7 +158,13 @@ class _Worker:
             self._prepare(self.app)
             task.act(self.app)
         except MillstreamError as error:
-            log.warning("work not done", task=task.name, code=error.code, message=error.message, detail=error.detail)
+            log.warning(
+                "work not done",
+                task=task.name,
+                code=error.code,
+                message=error.message,
+                detail=error.detail,
+            )
             return error
         except Exception as error:
             # One task must not end the service; the next may succeed.

@@ -43,7 +43,8 @@ def compare(
     *,
     chosen: bool = False,
 ) -> Difference:
-    """Run both in the caller's transaction, in one statement, and subtract one from the other both ways.
+    """Run both in the caller's transaction, in one statement, and subtract one from the other both
+    ways.
 
     `chosen`: the query chooses among equal values.
     """
@@ -65,7 +66,8 @@ def compare(
     return Difference(rows, missing, extra, sample)
 
 
-# As PostgreSQL compares intervals: a month has 30 days, a day 24 hours. The infinite ones, since 17, have no fields.
+# As PostgreSQL compares intervals: a month has 30 days, a day 24 hours. The infinite ones, since
+# 17, have no fields.
 _LENGTH = (
     "CASE WHEN isfinite({x}) THEN trim_scale(((extract(year FROM {x}) * 12 + extract(month FROM {x})) * 30"
     " + extract(day FROM {x})) * 86400 + extract(hour FROM {x}) * 3600 + extract(minute FROM {x}) * 60"
@@ -100,7 +102,10 @@ def _sample(conn: Connection, bags: str) -> tuple[dict[str, Any], ...]:
 
 
 def chooses(blocks: Sequence[Block]) -> bool:
-    """Return True if a query chooses among equal values. One that only filters, computes and joins does not."""
+    """Return True if a query chooses among equal values.
+
+    One that only filters, computes and joins does not.
+    """
     return any(not isinstance(block, StatelessBlock) for block in blocks)
 
 
@@ -110,13 +115,23 @@ def rounded_columns(blocks: Sequence[Block]) -> tuple[str, ...]:
     floats = [output for output in last.outputs if output.column.type.base in _FLOATS]
     if any(totals(block) for block in blocks[:-1]):
         return tuple(output.column.name for output in floats)
-    return tuple(output.column.name for output in floats if any(total in output.expr for total in totals(last)))
+    return tuple(
+        output.column.name
+        for output in floats
+        if any(total in output.expr for total in totals(last))
+    )
 
 
 def totals(block: Block) -> list[str]:
-    """Return the columns of a block's state that add floats or may do so, such as all holistic aggregates."""
+    """Return the columns of a block's state that add floats or may do so, such as all holistic
+    aggregates.
+    """
     if not isinstance(block, GroupedBlock):
         return []
     added = [one.name for one in block.head.accumulators if one.strategy == "recompute"]
-    partition = [one.name for one in block.head.accumulators] if isinstance(block, WindowBlock) else []
-    return [f's."{name}"' for name in (*added, *partition, *(one.name for one in block.head.holistic))]
+    partition = (
+        [one.name for one in block.head.accumulators] if isinstance(block, WindowBlock) else []
+    )
+    return [
+        f's."{name}"' for name in (*added, *partition, *(one.name for one in block.head.holistic))
+    ]

@@ -31,7 +31,9 @@ class Verification:
         given = dict(document)
         given["frontier"] = Snapshot.parse(given["frontier"])
         given["data_timestamp"] = datetime.fromisoformat(given["data_timestamp"])
-        return cls(**{**given, "sample": tuple(given["sample"]), "rounded": tuple(given["rounded"])})
+        return cls(
+            **{**given, "sample": tuple(given["sample"]), "rounded": tuple(given["rounded"])}
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document that `--json` prints."""

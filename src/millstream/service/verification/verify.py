@@ -4,7 +4,8 @@ A refresh brings the table to a new cut; before that cut's transaction ends, the
 in it, at the very same snapshot, and both are subtracted from each other. A differential refresh
 does not touch rows that are wrong from before, so nothing is hidden by refreshing first.
 
-The outcome is recorded: when each stream table was last verified, and of a difference some of the rows, with an alert.
+The outcome is recorded: when each stream table was last verified, and of a difference some of the
+rows, with an alert.
 """
 
 from __future__ import annotations

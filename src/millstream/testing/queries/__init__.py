@@ -16,9 +16,9 @@
     conditions   over one item, and ties between two; by the time, where that is asked for
     expressions  over one item, and over two
 
-A query over a cased schema joins and groups by `cid` nearly everywhere, and shows it. A generator asks the dice only,
-so a seed gives the same queries for ever. What PostgreSQL would refuse is not generated; what Millstream
-refuses may be, seldom.
+A query over a cased schema joins and groups by `cid` nearly everywhere, and shows it. A generator
+asks the dice only, so a seed gives the same queries for ever. What PostgreSQL would refuse is not
+generated; what Millstream refuses may be, seldom.
 """
 
 from __future__ import annotations
@@ -58,12 +58,16 @@ class RandomQueries:
         return _finished(maker, selects.null_extended(maker))
 
     def discarding(self) -> Query:
-        """Return a query over a cased schema that raises errors for strays if they are not discarded first."""
+        """Return a query over a cased schema that raises errors for strays if they are not
+        discarded first.
+        """
         maker = self._maker(1)
         return _finished(maker, discarded.discarding(maker))
 
     def leaving_out(self) -> Query:
-        """Return a query over a cased schema whose LIMIT or filter leaves out the strays that it would fail for."""
+        """Return a query over a cased schema whose LIMIT or filter leaves out the strays that it
+        would fail for.
+        """
         maker = self._maker(1)
         return _finished(maker, left_out.leaving_out(maker))
 
@@ -79,7 +83,9 @@ class RandomQueries:
         return _finished(maker, one), _finished(maker, other)
 
     def lower(self, name: str) -> tuple[Query, RandomTable]:
-        """Return a query that others can be over, and its stream table under that name as they see it."""
+        """Return a query that others can be over, and its stream table under that name as they see
+        it.
+        """
         maker = self._maker(self.dice.randint(1, 2))
         text, columns = derived.whole(maker)
         seen = tuple(RandomColumn(column, KINDS[kind]) for column, kind in columns)
@@ -87,7 +93,14 @@ class RandomQueries:
 
     def _maker(self, depth: int) -> Maker:
         self.made += 1
-        return Maker(self.tables, self.dice, derived.item, f"{self.prefix}q{self.made}_", depth, clock=self.clock)
+        return Maker(
+            self.tables,
+            self.dice,
+            derived.item,
+            f"{self.prefix}q{self.made}_",
+            depth,
+            clock=self.clock,
+        )
 
 
 def _finished(maker: Maker, body: str) -> Query:

@@ -62,14 +62,22 @@ def _spelled(m: Maker, term: RandomTerm) -> str:
             "COLLATE": f'{x} COLLATE "C" > {one}',
         }
     if term.family == "bool":
-        choices |= {"boolean column": f"{negated}{x}", "boolean AND OR": f"({x} AND {one} OR NOT {x})"}
+        choices |= {
+            "boolean column": f"{negated}{x}",
+            "boolean AND OR": f"({x} AND {one} OR NOT {x})",
+        }
     return f"({choices[m.part(*choices)]})"
 
 
 def _timely(m: Maker, terms: Sequence[RandomTerm]) -> str:
-    """Return a condition that the time turns: by a number that differs at each refresh, or by the time itself."""
+    """Return a condition that the time turns: by a number that differs at each refresh, or by the
+    time itself.
+    """
     m.parts.add("clock")
-    operator, number = m.one_of(["<", "<=", ">", ">=", "=", "<>"]), "extract(microseconds FROM now())::bigint % 5"
+    operator, number = (
+        m.one_of(["<", "<=", ">", ">=", "=", "<>"]),
+        "extract(microseconds FROM now())::bigint % 5",
+    )
     numbers = [term.sql for term in terms if term.family == "int"]
     # An average may have more digits than Spark's decimals (docs/roadmap.md).
     numbers += [f"round({term.sql}, 3)" for term in terms if term.family == "numeric"]
@@ -77,13 +85,17 @@ def _timely(m: Maker, terms: Sequence[RandomTerm]) -> str:
     if times and m.chance(0.3):
         return f"{m.one_of(times)} + {number} * interval '20 months' {operator} now()"
     asked = f"{m.one_of(numbers)} {operator} {number} - 1"
-    return m.one_of([asked, f"NOT ({asked})", f"coalesce({asked}, true)", f"({asked} OR {number} = 2)"])
+    return m.one_of(
+        [asked, f"NOT ({asked})", f"coalesce({asked}, true)", f"({asked} OR {number} = 2)"]
+    )
 
 
 def tie(m: Maker, one: Item, other: Item, *, equal: bool = False) -> str:
     """Return the condition that joins two items; always by case, where there are cases."""
     ties = [f"{one.alias}.cid = {other.alias}.cid"] if m.cased else []
-    how = m.part(*["equal"] * 3, "two", "mixed", *([] if equal else ["theta", "rows", "list", "case only"]))
+    how = m.part(
+        *["equal"] * 3, "two", "mixed", *([] if equal else ["theta", "rows", "list", "case only"])
+    )
     if how in ("equal", "two", "mixed"):
         ties.append(comparison(m, one, other, "="))
     if how == "two":
@@ -94,7 +106,9 @@ def tie(m: Maker, one: Item, other: Item, *, equal: bool = False) -> str:
         a, b = one.alias, other.alias
         ties.append(f"({a}.j, {a}.h) {m.one_of(['<', '<=', '>', '>='])} ({b}.h, {b}.j)")
     if how == "list":
-        ties.append(f"{one.alias}.j {m.one_of(['IN', 'IN', 'NOT IN'])} ({other.alias}.j, {other.alias}.h, 2)")
+        ties.append(
+            f"{one.alias}.j {m.one_of(['IN', 'IN', 'NOT IN'])} ({other.alias}.j, {other.alias}.h, 2)"
+        )
     return " AND ".join(ties)
 
 

@@ -1,8 +1,9 @@
-"""Items of FROM that are queries themselves: filtered, grouped, distinct, combined, joined, recursive.
+"""Items of FROM that are queries themselves: filtered, grouped, distinct, combined, joined,
+recursive.
 
-They stand in place, or are views or CTEs. Each has the columns `j`, `h` and `g` that all items have, and the case where
-there are cases, so that anything can be joined to anything. What it is made over is an item again, down to the depth
-that is left.
+They stand in place, or are views or CTEs. Each has the columns `j`, `h` and `g` that all items
+have, and the case where there are cases, so that anything can be joined to anything. What it is
+made over is an item again, down to the depth that is left.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def _join_columns(item: Item) -> dict[str, RandomTerm]:
     return {name: item.column(name) for name in "jhg"}
 
 
-def _select(m: Maker, item: Item, shown: Mapping[str, RandomTerm], *, filtered: float, word: str = "SELECT") -> Body:
+def _select(
+    m: Maker, item: Item, shown: Mapping[str, RandomTerm], *, filtered: float, word: str = "SELECT"
+) -> Body:
     """Select from an item; `filtered` is the chance of a WHERE."""
     source = FromSource(item.sql, (item,))
     listed, columns = m.listed(source.case, shown)
@@ -121,7 +124,9 @@ def _filtered(m: Maker) -> Body:
     others = [term for term in free(inner.columns) if term.name not in fixed]
     chosen = m.dice.sample(others, min(4, len(others)))
     computed = {f"e{n}": made(m, term) for n, term in enumerate(chosen)}
-    listed, columns = m.listed(source.case, {**_joined_by(m, fixed), **computed, **hiding(m, inner.columns)})
+    listed, columns = m.listed(
+        source.case, {**_joined_by(m, fixed), **computed, **hiding(m, inner.columns)}
+    )
     where = m.sometimes(0.5, lambda: predicate(m, inner.columns))
     asked = condition(m, around(source)) if m.depth > 0 and m.chance(0.3) else ""
     return f"SELECT {listed} {source.text(where, asked)}{_idle_order(m)}", columns
@@ -144,11 +149,16 @@ def _joined_by(m: Maker, fixed: dict[str, RandomTerm]) -> dict[str, RandomTerm]:
     kind = KINDS[term.kind]
     m.parts.add("constant to join by")
     value = f"{literal(m.one_of(kind.values))}::{kind.type}"
-    return {**fixed, name: RandomTerm(m.one_of([value, f"coalesce({term.sql}, {value})"]), term.kind)}
+    return {
+        **fixed,
+        name: RandomTerm(m.one_of([value, f"coalesce({term.sql}, {value})"]), term.kind),
+    }
 
 
 def _united(m: Maker) -> Body:
-    """Combine the same columns of two items, one after the other or as sets; a constant may tell the parts apart."""
+    """Combine the same columns of two items, one after the other or as sets; a constant may tell
+    the parts apart.
+    """
     operator = m.part("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
     tags = [m.one_of(CONSTANT_KINDS) for _ in range(m.one_of([0, 1, 1]))]
     first, columns = _part(m, tags)
@@ -199,7 +209,9 @@ def _total(m: Maker, one: Item) -> RandomTerm:
     function = m.one_of(["sum", "sum", "min", "avg"])
     if function == "min":
         return RandomTerm(f"min({told_apart(number)})", number.kind)
-    return RandomTerm(f"{function}({number.sql})", "numeric" if function == "avg" else kind_of_sum(number))
+    return RandomTerm(
+        f"{function}({number.sql})", "numeric" if function == "avg" else kind_of_sum(number)
+    )
 
 
 def _padded(m: Maker) -> Body:
@@ -208,9 +220,13 @@ def _padded(m: Maker) -> Body:
     kind = m.one_of(OUTER)
     m.parts.add(f"{kind} join inside")
     on = tie(m, one, other, equal=kind == "FULL") or "true"
-    source = FromSource(f"{one.sql} {kind} JOIN {other.sql} ON {on}", (one, other), padded=kind != "LEFT")
+    source = FromSource(
+        f"{one.sql} {kind} JOIN {other.sql} ON {on}", (one, other), padded=kind != "LEFT"
+    )
     shown = {**_over_both(m, one, other), **hiding(m, m.one_of([one, other]).columns)}
-    others = [term for term in (*one.columns, *other.columns) if term.name not in ("cid", "id", *"jhg")]
+    others = [
+        term for term in (*one.columns, *other.columns) if term.name not in ("cid", "id", *"jhg")
+    ]
     if others:
         shown["e1"] = m.one_of(others)
     listed, columns = m.listed(source.case, shown)
@@ -222,7 +238,10 @@ def _over_both(m: Maker, one: Item, other: Item) -> dict[str, RandomTerm]:
     """Return columns over both sides of an outer join, most of them not NULL for a missing row."""
     a, b = one.alias, other.alias
     wide = "int8" if other.column("h").kind == "int8" else "int4"
-    either_j, either_g = RandomTerm(f"coalesce({a}.j, {b}.j)", "int4"), RandomTerm(f"coalesce({a}.g, {b}.g)", "text")
+    either_j, either_g = (
+        RandomTerm(f"coalesce({a}.j, {b}.j)", "int4"),
+        RandomTerm(f"coalesce({a}.g, {b}.g)", "text"),
+    )
     some_h, more_h = RandomTerm(f"coalesce({b}.h, 0)", wide), RandomTerm(f"{b}.h + 1", wide)
     some_g = RandomTerm(f"coalesce({b}.g, 'none')", "text")
     sum_of_both = RandomTerm(f"{a}.j + {b}.j", "int4")
@@ -236,7 +255,9 @@ def _over_both(m: Maker, one: Item, other: Item) -> dict[str, RandomTerm]:
 
 
 def _windowed(m: Maker) -> Body:
-    """Return the results of window functions for each row; equal rows may change places, so nothing else is shown."""
+    """Return the results of window functions for each row; equal rows may change places, so nothing
+    else is shown.
+    """
     inner = m.item()
     source = FromSource(inner.sql, (inner,))
     j, h, g = (inner.column(name).sql for name in "jhg")
@@ -272,17 +293,23 @@ def _windowed(m: Maker) -> Body:
 def _with_values(m: Maker) -> Body:
     """Return an item joined with rows that are written down, on either side."""
     inner = m.item()
-    rows = ", ".join(m.dice.sample(["(1, 'one')", "(2, NULL)", "(NULL, 'none')", "(2, 'two')", "(0, '')"], 3))
+    rows = ", ".join(
+        m.dice.sample(["(1, 'one')", "(2, NULL)", "(NULL, 'none')", "(2, 'two')", "(0, '')"], 3)
+    )
     written = m.named(f"(VALUES {rows})", [("j", "int4"), ("g", "text")])
     values = f"{written.sql} (j, g)"
     kind = m.one_of(["INNER", "LEFT", "RIGHT", "FULL"])
     left, right = (values, inner.sql) if m.chance(0.5) else (inner.sql, values)
     m.parts.add("VALUES joined")
     v, a = written.alias, inner.alias
-    source = FromSource(f"{left} {kind} JOIN {right} ON {v}.j = {a}.j", (inner,), padded=kind != "INNER")
+    source = FromSource(
+        f"{left} {kind} JOIN {right} ON {v}.j = {a}.j", (inner,), padded=kind != "INNER"
+    )
     case = f"coalesce({source.case}, 0)" if m.cased else ""
     shown = {
-        "j": m.one_of([RandomTerm(f"{v}.j", "int4"), RandomTerm(f"coalesce({v}.j, {a}.j)", "int4")]),
+        "j": m.one_of(
+            [RandomTerm(f"{v}.j", "int4"), RandomTerm(f"coalesce({v}.j, {a}.j)", "int4")]
+        ),
         "h": inner.column("h"),
         "g": m.one_of([RandomTerm(f"{v}.g", "text"), inner.column("g")]),
         **hiding(m, inner.columns),
@@ -299,7 +326,9 @@ def _natural(m: Maker) -> Body:
     left, right = _columns_of(m, one, "jh"), _columns_of(m, other, "jg")
     m.aliases += 2
     h = RandomTerm("h", one.column("h").kind)
-    listed, columns = m.listed("cid", {"j": RandomTerm("j", "int4"), "h": h, "g": RandomTerm("g", "text")})
+    listed, columns = m.listed(
+        "cid", {"j": RandomTerm("j", "int4"), "h": h, "g": RandomTerm("g", "text")}
+    )
     joined = f"{left} AS a{m.aliases - 1} NATURAL {kind}JOIN {right} AS a{m.aliases}"
     return f"SELECT {listed} FROM {joined}", columns
 
@@ -315,7 +344,9 @@ def _first(m: Maker) -> Body:
     inner = m.item()
     source = FromSource(inner.sql, (inner,))
     fixed = _join_columns(inner)
-    listed, columns = m.listed(source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)})
+    listed, columns = m.listed(
+        source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)}
+    )
     keys = [name for name, _ in columns][: m.dice.randint(1, 2) + m.cased]
     on = ", ".join(f"{inner.alias}.{name}" for name in keys)
     places = ", ".join(str(place) for place in range(1, len(columns) + 1))
@@ -327,11 +358,16 @@ def _limited(m: Maker) -> Body:
     inner = m.item()
     source = FromSource(inner.sql, (inner,))
     fixed = _join_columns(inner)
-    listed, columns = m.listed(source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)})
+    listed, columns = m.listed(
+        source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)}
+    )
     orders = ["", " DESC", " NULLS FIRST"]
     order = ", ".join(str(place) + m.one_of(orders) for place in range(1, len(columns) + 1))
     offset = m.sometimes(0.3, lambda: f" OFFSET {m.dice.randint(1, 3)}")
-    return f"SELECT {listed} {source.text()} ORDER BY {order} LIMIT {m.one_of([1, 3, 40])}{offset}", columns
+    return (
+        f"SELECT {listed} {source.text()} ORDER BY {order} LIMIT {m.one_of([1, 3, 40])}{offset}",
+        columns,
+    )
 
 
 BODIES: dict[str, Callable[[Maker], Body]] = {

@@ -1,7 +1,8 @@
 """Queries whose expressions raise errors for rows that their joins discard.
 
-`RandomChanges.strays` puts rows into every table that no row of another table joins, with values at the ends of their
-types. Each expression here has a value for every other row, and raises for some strays.
+`RandomChanges.strays` puts rows into every table that no row of another table joins, with values at
+the ends of their types. Each expression here has a value for every other row, and raises for some
+strays.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Mapping
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.terms import Item, RandomTerm, free
 
-# By kind: expressions over a value, and the kind of their result. Of the values in `KINDS` none raises.
+# By kind: expressions over a value, and the kind of their result. Of the values in `KINDS` none
+# raises.
 _RAISING: Mapping[str, tuple[tuple[str, str], ...]] = {
     "int2": (("{x} + 32760::int2", "int2"), ("- {x}", "int2"), ("abs({x})", "int2")),
     "int4": (
@@ -32,13 +34,17 @@ def discarding(m: Maker) -> str:
     """Return a query over tables that are joined by case, with expressions that raise for strays."""
     # Strays of one table join each other.
     one, other = (m.table(table) for table in m.dice.sample(list(m.tables), 2))
-    shape = m.part(*["grouped"] * 4, "each once", "condition", "asked", "optional", "united", "counted once")
+    shape = m.part(
+        *["grouped"] * 4, "each once", "condition", "asked", "optional", "united", "counted once"
+    )
     return _SHAPES[shape](m, one, other)
 
 
 def raising(m: Maker, item: Item) -> RandomTerm:
     """Return an expression that raises an error for some strays."""
-    term = m.one_of([term for term in free(item.columns) if term.kind in _RAISING and term.name != "id"])
+    term = m.one_of(
+        [term for term in free(item.columns) if term.kind in _RAISING and term.name != "id"]
+    )
     text, kind = m.one_of(_RAISING[term.kind])
     value = _NOT_NAN.get(term.kind, "{x}").format(x=term.sql)
     return RandomTerm(f"({text.format(x=value)})", kind)
@@ -59,15 +65,20 @@ def _tied(one: Item, other: Item, how: str = "JOIN", also: str = "") -> str:
 def _across(m: Maker, one: Item, other: Item) -> str:
     """Return a condition over both tables that PostgreSQL evaluates for rows of the join only.
 
-    For an equality, or an order of a column that has an index, it may evaluate the other side before.
+    For an equality, or an order of a column that has an index, it may evaluate the other side
+    before.
     """
-    return f"{raising_number(m, one).sql} {m.one_of(['<', '>=', '<>'])} {raising_number(m, other).sql}"
+    return (
+        f"{raising_number(m, one).sql} {m.one_of(['<', '>=', '<>'])} {raising_number(m, other).sql}"
+    )
 
 
 def _grouped(m: Maker, one: Item, other: Item) -> str:
     by = m.one_of([one.column("j"), other.column("g"), raising(m, one)])
     functions = ["sum", "min", "max", "avg", "count", "count(DISTINCT)", "FILTER"]
-    measures = [_measure(m, m.one_of([one, other]), m.part(*functions)) for _ in range(m.dice.randint(1, 3))]
+    measures = [
+        _measure(m, m.one_of([one, other]), m.part(*functions)) for _ in range(m.dice.randint(1, 3))
+    ]
     where = f" WHERE {_across(m, one, other)}" if m.chance(0.3) else ""
     listed = ", ".join(f"{text} AS m{place}" for place, text in enumerate(measures))
     case = one.column("cid").sql
@@ -81,7 +92,11 @@ def _measure(m: Maker, item: Item, function: str) -> str:
     if function == "count(DISTINCT)":
         return f"count(DISTINCT {number.sql})"
     # Equal numerics may print differently.
-    argument = f"trim_scale({number.sql})" if function in ("min", "max") and number.kind == "numeric" else number.sql
+    argument = (
+        f"trim_scale({number.sql})"
+        if function in ("min", "max") and number.kind == "numeric"
+        else number.sql
+    )
     return f"{function}({argument})"
 
 
@@ -115,7 +130,9 @@ def _united(m: Maker, one: Item, other: Item) -> str:
 
 def _counted_once(m: Maker, one: Item, other: Item) -> str:
     case = one.column("cid").sql
-    listed = f"{case} AS cid, {raising_number(m, one).sql} AS x, {raising_number(m, other).sql} AS y"
+    listed = (
+        f"{case} AS cid, {raising_number(m, one).sql} AS x, {raising_number(m, other).sql} AS y"
+    )
     inner = f"SELECT {listed} {_tied(one, other)}"
     return f"SELECT cid, x, count(y) AS n, max(y) - min(y) AS d FROM ({inner}) AS q GROUP BY cid, x"
 

@@ -47,7 +47,9 @@ def _within(m: Maker, term: RandomTerm, family: Family) -> RandomTerm:
 
 
 def across(m: Maker, source: FromSource) -> RandomTerm:
-    """Return an expression over two items, for a select list: PostgreSQL evaluates it, whatever it is."""
+    """Return an expression over two items, for a select list: PostgreSQL evaluates it, whatever it
+    is.
+    """
     m.part("expression across")
     a, b = (item.alias for item in m.dice.sample(list(source.items), 2))
     return m.one_of(
@@ -55,7 +57,10 @@ def across(m: Maker, source: FromSource) -> RandomTerm:
             RandomTerm(f"{a}.j + {b}.h", "int8"),
             RandomTerm(f"{a}.g || {b}.g", "text"),
             RandomTerm(f"greatest({a}.j, {b}.j)", "int4"),
-            RandomTerm(f"CASE WHEN {a}.j > {b}.j THEN {a}.g WHEN {b}.h = 1 THEN 'one' ELSE {b}.g END", "text"),
+            RandomTerm(
+                f"CASE WHEN {a}.j > {b}.j THEN {a}.g WHEN {b}.h = 1 THEN 'one' ELSE {b}.g END",
+                "text",
+            ),
             RandomTerm(f"coalesce({a}.g, {b}.g, '?')", "text"),
             RandomTerm(f"({a}.j = {b}.j AND {a}.g IS NOT NULL) OR {b}.h > 1", "bool"),
             RandomTerm(f"{a}.j BETWEEN {b}.j AND {b}.h", "bool"),
@@ -94,7 +99,9 @@ def product(m: Maker, source: FromSource) -> RandomTerm:
         if one is not other
         for a in one.columns
         for b in other.columns
-        if a.family == "numeric" and b.family in ("int", "numeric") and (a.kind, b.kind) != ("numeric", "numeric")
+        if a.family == "numeric"
+        and b.family in ("int", "numeric")
+        and (a.kind, b.kind) != ("numeric", "numeric")
     ]
     if not numbers:
         return across_int(m, source)

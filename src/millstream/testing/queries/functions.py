@@ -1,4 +1,6 @@
-"""Functions in FROM, and in the select list: rows that PostgreSQL makes of the columns of another item."""
+"""Functions in FROM, and in the select list: rows that PostgreSQL makes of the columns of another
+item.
+"""
 
 from __future__ import annotations
 
@@ -48,15 +50,25 @@ def _joined(m: Maker, one: Item, call: str, value: str) -> str:
 
 
 def _called(m: Maker, one: Item) -> tuple[str, str, str]:
-    """Return a function call under an alias, its value as an integer, and the number of its row or another one."""
+    """Return a function call under an alias, its value as an integer, and the number of its row or
+    another one.
+    """
     m.aliases += 1
     alias = f"f{m.aliases}"
-    name = m.part("unnest", "generate_series", "jsonb_array_elements", "string_to_table", "ROWS FROM")
+    name = m.part(
+        "unnest", "generate_series", "jsonb_array_elements", "string_to_table", "ROWS FROM"
+    )
     text = f"{one.alias}.g"
     calls = {
         "unnest": (f"unnest({_ints(m, one)})", f"{alias}.v"),
-        "generate_series": (f"generate_series({one.alias}.j, least({one.alias}.h, 4)::int)", f"{alias}.v"),
-        "jsonb_array_elements": (f"jsonb_array_elements({_json(m, one)})", f"({alias}.v #>> '{{}}')::int"),
+        "generate_series": (
+            f"generate_series({one.alias}.j, least({one.alias}.h, 4)::int)",
+            f"{alias}.v",
+        ),
+        "jsonb_array_elements": (
+            f"jsonb_array_elements({_json(m, one)})",
+            f"({alias}.v #>> '{{}}')::int",
+        ),
         "string_to_table": (f"string_to_table({text}, 'a')", f"length({alias}.v)"),
         "ROWS FROM": (f"ROWS FROM (unnest({_ints(m, one)}), generate_series(1, 2))", f"{alias}.v"),
     }
@@ -78,10 +90,20 @@ def _called(m: Maker, one: Item) -> tuple[str, str, str]:
 def _ints(m: Maker, one: Item) -> str:
     arrays = [term.sql for term in one.columns if term.kind == "ints"]
     j, h = f"{one.alias}.j", f"(CASE WHEN {one.alias}.h < 9 THEN {one.alias}.h END)::int"
-    return m.one_of([*arrays, *arrays, f"ARRAY[{j}, {h}]", f"ARRAY[{j}, {j}, 1]", f"array_remove(ARRAY[{h}], 1)"])
+    return m.one_of(
+        [
+            *arrays,
+            *arrays,
+            f"ARRAY[{j}, {h}]",
+            f"ARRAY[{j}, {j}, 1]",
+            f"array_remove(ARRAY[{h}], 1)",
+        ]
+    )
 
 
 def _json(m: Maker, one: Item) -> str:
     found = [term.sql for term in one.columns if term.kind == "jsonb"]
-    nested = [f"CASE WHEN jsonb_typeof({term} -> 'a') = 'array' THEN {term} -> 'a' END" for term in found]
+    nested = [
+        f"CASE WHEN jsonb_typeof({term} -> 'a') = 'array' THEN {term} -> 'a' END" for term in found
+    ]
     return m.one_of([*nested, f"jsonb_build_array({one.alias}.j, 2, {one.alias}.j)"])

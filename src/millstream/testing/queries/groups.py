@@ -24,7 +24,12 @@ def keys(m: Maker, source: FromSource) -> list[RandomTerm]:
 def _alternative(m: Maker, source: FromSource) -> RandomTerm:
     """Return a key that is the one item's value or the other's."""
     one, other = m.dice.sample(list(source.items), 2)
-    pairs = [(a, b) for a in one.columns for b in other.columns if a.kind == b.kind and a.kind in COMPARED]
+    pairs = [
+        (a, b)
+        for a in one.columns
+        for b in other.columns
+        if a.kind == b.kind and a.kind in COMPARED
+    ]
     left, right = m.one_of(pairs)
     m.parts.add("key across")
     return RandomTerm(f"coalesce({left.sql}, {right.sql})", left.kind)
@@ -72,7 +77,10 @@ def grouping(m: Maker, keys: list[str]) -> str:
         return listed
     how = m.part("ROLLUP", "CUBE", "GROUPING SETS", "GROUPING SETS", "GROUP BY DISTINCT")
     if how == "GROUPING SETS":
-        sets = [f"({listed})", *m.dice.sample([f"({key})" for key in keys], m.dice.randint(0, len(keys)))]
+        sets = [
+            f"({listed})",
+            *m.dice.sample([f"({key})" for key in keys], m.dice.randint(0, len(keys))),
+        ]
         return f"GROUPING SETS ({', '.join([*sets, *m.one_of([[], ['()'], [f'ROLLUP ({keys[0]})']])])})"
     if how == "GROUP BY DISTINCT":
         return f"DISTINCT ROLLUP ({listed}), CUBE ({keys[-1]})"
@@ -84,7 +92,13 @@ def having(m: Maker, source: FromSource) -> str:
     m.parts.add("having")
     term = of_family(m, source, "int", "int4").sql
     return m.one_of(
-        ["count(*) > 1", "count(*) < 3", f"sum({term}) > 2", f"min({term}) IS NOT NULL", "NOT count(*) = 2"]
+        [
+            "count(*) > 1",
+            "count(*) < 3",
+            f"sum({term}) > 2",
+            f"min({term}) IS NOT NULL",
+            "NOT count(*) = 2",
+        ]
     )
 
 

@@ -1,7 +1,9 @@
-"""Columns that are not NULL although what they are over is: constants, and expressions that hide NULLs.
+"""Columns that are not NULL although what they are over is: constants, and expressions that hide
+NULLs.
 
-A derived table on the null-extended side of an outer join shows NULL in them where it has no match, whatever they say.
-So every select list of a derived table has some of them, and queries around use them like any other column.
+A derived table on the null-extended side of an outer join shows NULL in them where it has no match,
+whatever they say. So every select list of a derived table has some of them, and queries around use
+them like any other column.
 """
 
 from __future__ import annotations
@@ -16,8 +18,12 @@ from millstream.testing.randomness import COMPARED, KINDS
 CONSTANT_KINDS = ("bool", "int4", "text", "numeric", "date", "int8")
 
 
-def hiding(m: Maker, terms: Sequence[RandomTerm], *, plain: bool = False, first: int = 0) -> dict[str, RandomTerm]:
-    """Return more columns for a select list over some terms; `plain` ones can be compared for equality by Spark too."""
+def hiding(
+    m: Maker, terms: Sequence[RandomTerm], *, plain: bool = False, first: int = 0
+) -> dict[str, RandomTerm]:
+    """Return more columns for a select list over some terms; `plain` ones can be compared for
+    equality by Spark too.
+    """
     number = m.one_of([0, 1, 1, 1, 2, 2])
     return {f"k{n}": _hiding(m, terms, plain=plain) for n in range(first, first + number)}
 
@@ -51,7 +57,9 @@ def hidden(m: Maker, term: RandomTerm, *, plain: bool = False) -> RandomTerm:
         "simple CASE": RandomTerm(f"CASE {x} WHEN {value} THEN 1 ELSE 0 END", "int4"),
         "COALESCE": RandomTerm(f"coalesce({x}, {value})", term.kind),
         "COALESCE of a comparison": RandomTerm(f"coalesce({x} = {value}, true)", "bool"),
-        "IS TRUE": RandomTerm(f"({x} = {value}) IS {m.one_of(['TRUE', 'NOT TRUE', 'NOT FALSE', 'UNKNOWN'])}", "bool"),
+        "IS TRUE": RandomTerm(
+            f"({x} = {value}) IS {m.one_of(['TRUE', 'NOT TRUE', 'NOT FALSE', 'UNKNOWN'])}", "bool"
+        ),
         "OR true": RandomTerm(f"({x} = {value} OR true)", "bool"),
         "AND false": RandomTerm(f"({x} = {value} AND false)", "bool"),
         "num_nulls": RandomTerm(f"num_nulls({x}, {value})", "int4"),
@@ -76,7 +84,9 @@ def hidden(m: Maker, term: RandomTerm, *, plain: bool = False) -> RandomTerm:
         choices["concat"] = RandomTerm(f"concat({x}, '-')", "text")
     if term.family == "bool":
         choices |= {
-            "IS TRUE": RandomTerm(f"{x} IS {m.one_of(['TRUE', 'NOT TRUE', 'FALSE', 'NOT FALSE', 'UNKNOWN'])}", "bool"),
+            "IS TRUE": RandomTerm(
+                f"{x} IS {m.one_of(['TRUE', 'NOT TRUE', 'FALSE', 'NOT FALSE', 'UNKNOWN'])}", "bool"
+            ),
             "OR": RandomTerm(f"({x} OR {m.one_of(['true', 'false'])})", "bool"),
             "AND": RandomTerm(f"({x} AND {m.one_of(['true', 'false'])})", "bool"),
         }

@@ -23,7 +23,9 @@ def source(m: Maker, most: int = 4) -> FromSource:
 def commas(m: Maker, items: list[Item]) -> FromSource:
     """Return items side by side, joined in WHERE."""
     ties = [tie(m, m.one_of(items[:place]), item) for place, item in enumerate(items[1:], 1)]
-    return FromSource(", ".join(item.sql for item in items), tuple(items), tuple(filter(None, ties)))
+    return FromSource(
+        ", ".join(item.sql for item in items), tuple(items), tuple(filter(None, ties))
+    )
 
 
 def _joined(m: Maker, items: list[Item]) -> FromSource:

@@ -1,4 +1,6 @@
-"""LATERAL items of FROM: filtered, limited, grouped, aggregated, combined, for each row of the items before them."""
+"""LATERAL items of FROM: filtered, limited, grouped, aggregated, combined, for each row of the
+items before them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def with_lateral(m: Maker, source: FromSource) -> FromSource:
         name = m.part(*BODIES)
         body, columns = BODIES[name](m, host, source.case)
     item = m.named(f"LATERAL ({body})", columns)
-    how = m.part("LATERAL", "LATERAL", "CROSS JOIN LATERAL", "LEFT JOIN LATERAL", "LEFT JOIN LATERAL ON")
+    how = m.part(
+        "LATERAL", "LATERAL", "CROSS JOIN LATERAL", "LEFT JOIN LATERAL", "LEFT JOIN LATERAL ON"
+    )
     if how == "LATERAL":
         text = f"{source.sql}, {item.sql}"
     elif how == "LEFT JOIN LATERAL ON":
@@ -28,7 +32,9 @@ def with_lateral(m: Maker, source: FromSource) -> FromSource:
 
 
 def _shown(m: Maker, one: Item, host: Around) -> dict[str, RandomTerm]:
-    """Return the columns to join by; constants, and what hides NULLs of the item or of the row that it is for."""
+    """Return the columns to join by; constants, and what hides NULLs of the item or of the row that
+    it is for.
+    """
     more = hiding(m, [*one.columns, *host.terms], plain=True)
     if host.terms and m.chance(0.3):
         m.parts.add("outer column in LATERAL")
@@ -56,15 +62,23 @@ def _first(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
 
 def _groups(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     one = m.item()
-    shown = {"j": RandomTerm(f"max({one.alias}.j)", "int4"), "h": RandomTerm("count(*)", "int8"), "g": one.column("g")}
-    shown |= hiding(m, [RandomTerm(f"{one.alias}.g", "text"), RandomTerm(f"max({one.alias}.j)", "int4")])
+    shown = {
+        "j": RandomTerm(f"max({one.alias}.j)", "int4"),
+        "h": RandomTerm("count(*)", "int8"),
+        "g": one.column("g"),
+    }
+    shown |= hiding(
+        m, [RandomTerm(f"{one.alias}.g", "text"), RandomTerm(f"max({one.alias}.j)", "int4")]
+    )
     listed, columns = m.listed(_own_case(m, one), shown)
     keys = ", ".join([*([_own_case(m, one)] if m.cased else []), f"{one.alias}.g"])
     return f"SELECT {listed} {tied(m, host, one)} GROUP BY {keys}", columns
 
 
 def _aggregate(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
-    """Return aggregates, which have one row whatever there is; its case is that of the row around it."""
+    """Return aggregates, which have one row whatever there is; its case is that of the row around
+    it.
+    """
     one = m.item()
     shown = {
         "j": RandomTerm(f"max({one.alias}.j)", "int4"),
@@ -86,14 +100,19 @@ def _numbered(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
 
 
 def _united(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
-    # Not UNION ALL: below another set operation PostgreSQL 18 "could not find pathkey item to sort".
+    # Not UNION ALL: below another set operation PostgreSQL 18 "could not find pathkey item to
+    # sort".
     operator = m.one_of(["UNION", "EXCEPT", "INTERSECT"])
     parts = list[str]()
     columns: Columns = ()
     tag = m.one_of(CONSTANT_KINDS)
     for _ in range(2):
         one = m.item()
-        shown = {"j": one.column("j"), "h": RandomTerm(f"{one.alias}.h::bigint", "int8"), "g": one.column("g")}
+        shown = {
+            "j": one.column("j"),
+            "h": RandomTerm(f"{one.alias}.h::bigint", "int8"),
+            "g": one.column("g"),
+        }
         shown["k0"] = constant(m, tag)
         listed, columns = m.listed(_own_case(m, one), shown)
         parts.append(f"SELECT {listed} {tied(m, host, one)}")

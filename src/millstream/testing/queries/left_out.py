@@ -1,6 +1,7 @@
 """Queries whose expressions raise errors for rows that LIMIT, or a filter further out, leaves out.
 
-The strays of `RandomChanges.strays` have negative cases: they come last, or are dropped by `cid > 0`.
+The strays of `RandomChanges.strays` have negative cases: they come last, or are dropped by `cid >
+0`.
 """
 
 from __future__ import annotations
@@ -15,15 +16,27 @@ def leaving_out(m: Maker) -> str:
     keyed = [table for table in m.tables if table.key] or list(m.tables)
     one = m.table(m.one_of(keyed))
     other = m.table(one.table)
-    shape = m.part("limited", "limited inside", "lateral limit", "groups", "each once", "partitions", "subquery groups")
+    shape = m.part(
+        "limited",
+        "limited inside",
+        "lateral limit",
+        "groups",
+        "each once",
+        "partitions",
+        "subquery groups",
+    )
     return _SHAPES[shape](m, one, other)
 
 
 def _of_several_rows(one: Item, other: Item) -> str:
-    """Return a scalar subquery over the same table, of one row; for a stray of all that stray with it."""
+    """Return a scalar subquery over the same table, of one row; for a stray of all that stray with
+    it.
+    """
     a, b = (item.column("cid").sql for item in (one, other))
     once = f"{other.column('id').sql} = {one.column('id').sql}"
-    return f"(SELECT {other.column('j').sql} FROM {other.sql} WHERE {b} = {a} AND ({once} OR {a} < 0))"
+    return (
+        f"(SELECT {other.column('j').sql} FROM {other.sql} WHERE {b} = {a} AND ({once} OR {a} < 0))"
+    )
 
 
 def _sorted(one: Item) -> str:
@@ -61,7 +74,9 @@ def _groups(m: Maker, one: Item, other: Item) -> str:
 
 
 def _each_once(m: Maker, one: Item, other: Item) -> str:
-    inner = f"SELECT DISTINCT {one.column('cid').sql} AS cid, {raising(m, one).sql} AS x FROM {one.sql}"
+    inner = (
+        f"SELECT DISTINCT {one.column('cid').sql} AS cid, {raising(m, one).sql} AS x FROM {one.sql}"
+    )
     return f"SELECT q.cid, q.x FROM ({inner}) AS q WHERE q.cid > 0"
 
 

@@ -67,7 +67,9 @@ class Maker:
     def table(self, table: RandomTable | None = None) -> Item:
         """Return a table as it stands."""
         table = table or self.one_of(self.tables)
-        return self.named(table.name, [(column.name, column.kind.name) for column in table.columns], table)
+        return self.named(
+            table.name, [(column.name, column.kind.name) for column in table.columns], table
+        )
 
     def listed(self, case: str, columns: Mapping[str, RandomTerm]) -> Body:
         """Return a select list, the case first."""

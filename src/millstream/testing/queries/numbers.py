@@ -1,6 +1,7 @@
 """Queries with arithmetic of numerics across tables, in every clause that asks for its value.
 
-`RandomChanges.extremes` gives rows the numbers that Spark has no decimal for: NaN, the infinities, 1e200, 1e-100.
+`RandomChanges.extremes` gives rows the numbers that Spark has no decimal for: NaN, the infinities,
+1e200, 1e-100.
 """
 
 from __future__ import annotations
@@ -40,16 +41,25 @@ def _across(m: Maker, one: Item, other: Item) -> RandomTerm:
 
 
 def _product(m: Maker, one: Item, other: Item) -> Sequence[str]:
-    """Return products whose digits Spark has a type for; in an outer join all have, and in a filter too."""
-    declared = [[term for term in item.columns if term.kind in ("money2", "rate4", "int4")] for item in (one, other)]
+    """Return products whose digits Spark has a type for; in an outer join all have, and in a filter
+    too.
+    """
+    declared = [
+        [term for term in item.columns if term.kind in ("money2", "rate4", "int4")]
+        for item in (one, other)
+    ]
     return [f"{m.one_of(declared[0]).sql}::numeric * {m.one_of(declared[1]).sql}"] * 2
 
 
 def _condition(m: Maker, one: Item, other: Item) -> str:
     left = _across(m, one, other)
-    right = m.one_of([m.one_of(_CONSTANTS), _operand(m, m.one_of([one, other])), _across(m, other, one).sql])
+    right = m.one_of(
+        [m.one_of(_CONSTANTS), _operand(m, m.one_of([one, other])), _across(m, other, one).sql]
+    )
     plain = f"{left.sql} {m.one_of(_COMPARISONS)} {right}"
-    return m.one_of([plain, plain, plain, f"NOT ({plain})", f"{left.sql} IS NULL", f"coalesce({plain}, true)"])
+    return m.one_of(
+        [plain, plain, plain, f"NOT ({plain})", f"{left.sql} IS NULL", f"coalesce({plain}, true)"]
+    )
 
 
 def _tie(one: Item, other: Item) -> str:
@@ -87,7 +97,9 @@ def _not_exists(m: Maker, one: Item, other: Item) -> str:
 
 def _third_table(m: Maker, one: Item, other: Item) -> str:
     third = m.table()
-    joined = f"{one.sql} JOIN {other.sql} ON {_tie(one, other)} JOIN {third.sql} ON {_tie(one, third)}"
+    joined = (
+        f"{one.sql} JOIN {other.sql} ON {_tie(one, other)} JOIN {third.sql} ON {_tie(one, third)}"
+    )
     compared = f"{_across(m, one, other).sql} {m.one_of(_COMPARISONS)} {_operand(m, third)}"
     return f"SELECT {_ids(one, other, third)} FROM {joined} WHERE {compared}"
 
@@ -107,7 +119,9 @@ def _grouped(m: Maker, one: Item, other: Item) -> str:
 
 
 def _ordered(m: Maker, one: Item, other: Item) -> str:
-    rank = f"rank() OVER (PARTITION BY {one.column('cid').sql} ORDER BY {_across(m, one, other).sql})"
+    rank = (
+        f"rank() OVER (PARTITION BY {one.column('cid').sql} ORDER BY {_across(m, one, other).sql})"
+    )
     return f"SELECT {_ids(one, other)}, {rank} AS r FROM {one.sql} JOIN {other.sql} ON {_tie(one, other)}"
 
 
@@ -121,7 +135,9 @@ def _null_extended(m: Maker, one: Item, other: Item) -> str:
         measures = f"{m.one_of(['min', 'max'])}(trim_scale(q.x)) AS x, count(q.x) AS n, max(q.x) IS NULL AS none"
         case = one.column("cid").sql
         return f"SELECT {case} AS cid, {measures} FROM {joined} GROUP BY {case}"
-    where = m.one_of([f"coalesce(q.x, 0) >= {m.one_of(_CONSTANTS)}", "q.x IS NULL", f"q.x <= {_operand(m, one)}"])
+    where = m.one_of(
+        [f"coalesce(q.x, 0) >= {m.one_of(_CONSTANTS)}", "q.x IS NULL", f"q.x <= {_operand(m, one)}"]
+    )
     return f"SELECT {_ids(one)} FROM {joined} WHERE {where}"
 
 

@@ -1,7 +1,9 @@
-"""The productions of PostgreSQL's SELECT that a query uses, for telling which of them the generator makes.
+"""The productions of PostgreSQL's SELECT that a query uses, for telling which of them the generator
+makes.
 
-Most are read off the server's analysed tree; those that leave no trace in it (BETWEEN is an AND there) off the text. A
-view's own text counts with the query that reads it. `docs/explain/random-queries.md` has the table; a test compares.
+Most are read off the server's analysed tree; those that leave no trace in it (BETWEEN is an AND
+there) off the text. A view's own text counts with the query that reads it.
+`docs/explain/random-queries.md` has the table; a test compares.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def _flag(kind: str, field: str) -> Test:
 
 
 def _item(number: int) -> Test:
-    return lambda query: any(n.kind in ("RTE", "RANGETBLENTRY") and n.number("rtekind") == number for n in query.nodes)
+    return lambda query: any(
+        n.kind in ("RTE", "RANGETBLENTRY") and n.number("rtekind") == number for n in query.nodes
+    )
 
 
 def _frame(words: str) -> Test:

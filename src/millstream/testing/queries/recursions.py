@@ -1,4 +1,6 @@
-"""Recursive queries that end: by UNION over what there is, by UNION ALL down to a depth; with SEARCH and CYCLE."""
+"""Recursive queries that end: by UNION over what there is, by UNION ALL down to a depth; with
+SEARCH and CYCLE.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ def recursive(m: Maker) -> Body:
 
 
 def _shown(one: Item, depth: str, deep: bool) -> dict[str, RandomTerm]:
-    shown = {"j": one.column("j"), "h": RandomTerm(f"{one.alias}.h::bigint", "int8"), "g": one.column("g")}
+    shown = {
+        "j": one.column("j"),
+        "h": RandomTerm(f"{one.alias}.h::bigint", "int8"),
+        "g": one.column("g"),
+    }
     return {**shown, **({"e0": RandomTerm(depth, "int4")} if deep else {})}
 
 

@@ -13,7 +13,14 @@ from millstream.testing.queries.joins import OUTER, commas
 from millstream.testing.queries.joins import source as items_joined
 from millstream.testing.queries.laterals import with_lateral
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.subqueries import Around, around, asking, condition, gathered, scalar
+from millstream.testing.queries.subqueries import (
+    Around,
+    around,
+    asking,
+    condition,
+    gathered,
+    scalar,
+)
 from millstream.testing.queries.terms import FromSource, RandomTerm, free, literal
 from millstream.testing.randomness import COMPARED, KINDS
 
@@ -57,7 +64,9 @@ def _rows_over(m: Maker, source: FromSource, select: str) -> str:
         how = m.one_of([scalar, scalar, gathered, _asked])
         terms.append(how(m, around(source)))
     if select != "SELECT":
-        terms = [term for term in terms if term.kind not in ("jsonb", "ints")] or [source.items[0].column("j")]
+        terms = [term for term in terms if term.kind not in ("jsonb", "ints")] or [
+            source.items[0].column("j")
+        ]
     text = f"{select} {_named(source, terms)} {source.text(_where(m, source))}"
     return text + _first_rows(m, source, len(terms)) if m.chance(0.1) else text
 
@@ -91,7 +100,9 @@ def _grouped_over(m: Maker, source: FromSource) -> str:
     if group != ", ".join(by):
         outputs.append(f"grouping({', '.join(by)})")
     listed = ", ".join(f"{output} AS o{place}" for place, output in enumerate(outputs, 1))
-    text = f"SELECT {listed} {source.text(_where(m, source))}{f' GROUP BY {group}' if group else ''}"
+    text = (
+        f"SELECT {listed} {source.text(_where(m, source))}{f' GROUP BY {group}' if group else ''}"
+    )
     return text + _having(m, source, found)
 
 
@@ -122,7 +133,8 @@ def _number(m: Maker, host: Around) -> RandomTerm:
 def _groups(source: FromSource, found: Sequence[RandomTerm]) -> Around:
     """Return groups as a host: a subquery may name the keys that are columns."""
     return Around(
-        [key for key in found if key in source.terms], [] if source.padded else list(filter(None, [source.case]))
+        [key for key in found if key in source.terms],
+        [] if source.padded else list(filter(None, [source.case])),
     )
 
 
@@ -133,37 +145,71 @@ def _beside_its_group(m: Maker) -> str:
         return _plain(m)
     table = m.one_of(m.tables)
     own, again, few = m.table(table), m.table(table), m.table(m.one_of(keyed))
-    same = [f"{{0}}.{name} = {few.alias}.{other}" for name, other in [("cid", "cid"), ("j", "id")][not m.cased :]]
-    source = FromSource(f"{own.sql}, {few.sql}", (own, few), tuple(one.format(own.alias) for one in same))
+    same = [
+        f"{{0}}.{name} = {few.alias}.{other}"
+        for name, other in [("cid", "cid"), ("j", "id")][not m.cased :]
+    ]
+    source = FromSource(
+        f"{own.sql}, {few.sql}", (own, few), tuple(one.format(own.alias) for one in same)
+    )
     number = m.one_of([term for term in free(again.columns) if term.family in ("int", "numeric")])
     value = m.one_of(
-        [f"avg({number.sql})", f"max({number.sql})", f"sum({number.sql})", "count(*)", f"count({number.sql})"]
+        [
+            f"avg({number.sql})",
+            f"max({number.sql})",
+            f"sum({number.sql})",
+            "count(*)",
+            f"count({number.sql})",
+        ]
     )
-    ties = [*(one.format(again.alias) for one in same), *([predicate(m, again.columns)] if m.chance(0.4) else ())]
+    ties = [
+        *(one.format(again.alias) for one in same),
+        *([predicate(m, again.columns)] if m.chance(0.4) else ()),
+    ]
     group = f"(SELECT {value} FROM {again.sql} WHERE {' AND '.join(ties)})"
     compared = own.column(number.name).sql
-    asked = m.one_of([f"{compared} <= {group}", f"coalesce({group}, 2) >= 2", f"({compared} < {group}) IS NOT TRUE"])
+    asked = m.one_of(
+        [
+            f"{compared} <= {group}",
+            f"coalesce({group}, 2) >= 2",
+            f"({compared} < {group}) IS NOT TRUE",
+        ]
+    )
     shown = [own.column("j"), own.column(number.name), *_columns(m, source)]
     return f"SELECT {_named(source, shown)} {source.text(predicate(m, few.columns), asked)}"
 
 
 def null_extended(m: Maker) -> str:
-    """Return an outer join to a query whose constants, and what hides NULLs, are used above the join."""
+    """Return an outer join to a query whose constants, and what hides NULLs, are used above the
+    join.
+    """
     with m.deeper():
         one, other, kind = m.item(), constant_item(m), m.one_of(OUTER)
     m.parts.add(f"{kind} join of a query")
     sides = (other, one) if kind == "RIGHT" else (one, other)
     tied = tie(m, *sides, equal=kind == "FULL") or "true"
-    source = FromSource(f"{sides[0].sql} {kind} JOIN {sides[1].sql} ON {tied}", sides, padded=kind != "LEFT")
+    source = FromSource(
+        f"{sides[0].sql} {kind} JOIN {sides[1].sql} ON {tied}", sides, padded=kind != "LEFT"
+    )
     mine = [term for term in other.columns if term.name.startswith("k")] or free(other.columns)
     term = m.one_of([term for term in mine if term.kind in COMPARED] or [other.column("j")])
     if m.chance(0.3):
         counted = f"count({term.sql}) AS n, count(*) AS c, max({one.alias}.j) AS m"
-        keys = ", ".join([*([source.case] if m.cased else []), *([term.sql] if m.chance(0.6) else [])])
+        keys = ", ".join(
+            [*([source.case] if m.cased else []), *([term.sql] if m.chance(0.6) else [])]
+        )
         grouped = f" GROUP BY {keys}" if keys else ""
         return f"SELECT {f'{source.case} AS cid, ' if m.cased else ''}{counted} {source.text()}{grouped}"
     value = f"{literal(m.one_of(KINDS[term.kind].values))}::{KINDS[term.kind].type}"
-    asked = m.one_of(["", "", f"{term.sql} IS NULL", f"({term.sql} = {value}) IS NOT TRUE", f"{term.sql} IS NOT NULL"])
+    asked = m.one_of(
+        [
+            "",
+            "",
+            f"{term.sql} IS NULL",
+            f"({term.sql} = {value}) IS NOT TRUE",
+            f"{term.sql} IS NOT NULL",
+        ]
+    )
     shown = [one.column("j"), *mine, hidden(m, term)]
     return f"SELECT {_named(source, shown)} {source.text(asked)}"
 
@@ -182,7 +228,9 @@ def _combined(m: Maker) -> str:
     kinds = [m.one_of(["int4", "money2", "numeric", "text", "date"]) for _ in range(2)]
     text = _combined_part(m, kinds)
     for _ in range(m.dice.randint(1, 2)):
-        operator = m.part("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
+        operator = m.part(
+            "UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"
+        )
         other = _combined_part(m, kinds)
         if m.chance(0.3):
             m.parts.add("set operation in parentheses")

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from millstream.testing.queries.conditions import predicate
 from millstream.testing.queries.hiding import CONSTANT_KINDS, constant, hidden
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.terms import FromSource, Item, RandomTerm, comparable, free, kind_of_sum, told_apart
+from millstream.testing.queries.terms import (
+    FromSource,
+    Item,
+    RandomTerm,
+    comparable,
+    free,
+    kind_of_sum,
+    told_apart,
+)
 from millstream.testing.randomness import COMPARED, RandomTable
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
@@ -23,7 +31,9 @@ class Around:
 
     terms: Sequence[RandomTerm]
     cases: Sequence[str] = ()
-    """What the case may be compared with; empty where there are no cases, or none that may be named."""
+    """What the case may be compared with; empty where there are no cases, or none that may be
+    named.
+    """
 
 
 def around(source: FromSource) -> Around:
@@ -34,14 +44,18 @@ def around(source: FromSource) -> Around:
 def condition(m: Maker, host: Around) -> str:
     """Return a condition with a subquery in it, under whatever it may stand."""
     asked = asking(m, host)
-    how = m.part(*["asked plainly"] * 4, "asked under NOT", "asked under OR", "asked under coalesce")
+    how = m.part(
+        *["asked plainly"] * 4, "asked under NOT", "asked under OR", "asked under coalesce"
+    )
     if how == "asked under NOT":
         return f"NOT ({asked})"
     if how == "asked under OR" and host.terms:
         other = predicate(m, host.terms) if m.chance(0.6) else asking(m, host)
         return f"({asked} OR {other})"
     if how == "asked under coalesce":
-        return m.one_of([f"coalesce({asked}, {m.one_of(['true', 'false'])})", f"({asked}) IS NOT TRUE"])
+        return m.one_of(
+            [f"coalesce({asked}, {m.one_of(['true', 'false'])})", f"({asked}) IS NOT TRUE"]
+        )
     return asked
 
 
@@ -215,9 +229,13 @@ def _one_of_several(m: Maker, host: Around, value: RandomTerm) -> RandomTerm:
     same = [*_case(m, host, item), f"{own} = {value.sql}"]
     if m.chance(0.5):
         m.parts.add("scalar DISTINCT")
-        return RandomTerm(f"(SELECT DISTINCT {own} FROM {item.sql} WHERE {' AND '.join(same)})", "int4")
+        return RandomTerm(
+            f"(SELECT DISTINCT {own} FROM {item.sql} WHERE {' AND '.join(same)})", "int4"
+        )
     m.parts.add("scalar LIMIT")
-    return RandomTerm(f"(SELECT {own} {tied(m, host, item)} ORDER BY 1{m.one_of(['', ' DESC'])} LIMIT 1)", "int4")
+    return RandomTerm(
+        f"(SELECT {own} {tied(m, host, item)} ORDER BY 1{m.one_of(['', ' DESC'])} LIMIT 1)", "int4"
+    )
 
 
 def _by_key(m: Maker, host: Around, table: RandomTable) -> RandomTerm:
@@ -232,5 +250,6 @@ def _by_key(m: Maker, host: Around, table: RandomTable) -> RandomTerm:
         named = [term for term in (*free(item.columns), *host.terms) if term.kind in COMPARED]
         shown = m.one_of([constant(m, m.one_of(CONSTANT_KINDS)), hidden(m, m.one_of(named))])
     return RandomTerm(
-        f"(SELECT {shown.sql} FROM {item.sql} WHERE {' AND '.join([*_case(m, host, item), key])})", shown.kind
+        f"(SELECT {shown.sql} FROM {item.sql} WHERE {' AND '.join([*_case(m, host, item), key])})",
+        shown.kind,
     )

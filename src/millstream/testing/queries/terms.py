@@ -47,7 +47,9 @@ Body = tuple[str, Columns]
 
 @dataclass(frozen=True)
 class Item:
-    """An item of a FROM clause: its text, its alias, its columns; `j`, `h` and `g` are always there."""
+    """An item of a FROM clause: its text, its alias, its columns; `j`, `h` and `g` are always
+    there.
+    """
 
     sql: str
     alias: str
@@ -77,7 +79,13 @@ class FromSource:
     def case(self) -> str:
         """The case, where there are cases."""
         found = [term.sql for term in self.terms if term.name == "cid"]
-        return f"coalesce({', '.join(found)})" if self.padded and len(found) > 1 else found[0] if found else ""
+        return (
+            f"coalesce({', '.join(found)})"
+            if self.padded and len(found) > 1
+            else found[0]
+            if found
+            else ""
+        )
 
     def text(self, *where: str) -> str:
         """FROM and WHERE."""
@@ -108,7 +116,9 @@ def kind_of_sum(term: RandomTerm) -> str:
 
 
 def told_apart(term: RandomTerm) -> str:
-    """Return the term in a form that is the same for equal values: of 1 and 1.0 either may be the least."""
+    """Return the term in a form that is the same for equal values: of 1 and 1.0 either may be the
+    least.
+    """
     return f"trim_scale({term.sql})" if term.kind == "numeric" else term.sql
 
 

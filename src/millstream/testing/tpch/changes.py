@@ -3,8 +3,9 @@
     RF1      new orders with their lines            RF2      as many old orders go, with theirs
     random   updates, inserts and deletes of all eight tables, with the values that the queries ask for
 
-A share of 0.001 is the specification's: RF1 and RF2 turn over a thousandth of the orders, and about as large a part
-of each table changes at random. What goes takes along what refers to it, so foreign keys hold all the time.
+A share of 0.001 is the specification's: RF1 and RF2 turn over a thousandth of the orders, and about
+as large a part of each table changes at random. What goes takes along what refers to it, so foreign
+keys hold all the time.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ STEPS: Sequence[Step] = (
 )
 # Nations and regions are few: one comment of each always changes, which no query shows.
 ALWAYS: Sequence[str] = ("update_nation", "update_region")
-# These change much at once: only where every kind is wanted. Going comes before coming, so that keys are used again.
+# These change much at once: only where every kind is wanted. Going comes before coming, so that
+# keys are used again.
 WIDE: Sequence[str] = (
     "delete_nation",
     "delete_region",
@@ -76,7 +78,9 @@ class TpchChanges:
     share: float = 0.001
     seed: int = 1
     every: bool = False
-    """At least one change of every kind in every table, however small the share; nations and regions too."""
+    """At least one change of every kind in every table, however small the share; nations and
+    regions too.
+    """
     turned: int = 0
     """How many orders the refresh functions have turned over."""
     thrown: int = 0
@@ -108,5 +112,7 @@ class TpchChanges:
 
     def _run(self, name: str, **numbers: int) -> None:
         self.thrown += 1
-        done = self.conn.execute(SQL[name], {"seed": self.seed * 1_000_000 + self.thrown, **numbers})
+        done = self.conn.execute(
+            SQL[name], {"seed": self.seed * 1_000_000 + self.thrown, **numbers}
+        )
         self.log[name] = done.rowcount

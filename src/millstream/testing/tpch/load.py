@@ -48,7 +48,15 @@ def sizes(conn: Connection) -> dict[str, int]:
 
 def generate(scale: float, directory: Path) -> None:
     """Write one CSV file per table."""
-    command = [_generator(), "csv", "--scale-factor", str(scale), "--output-dir", str(directory), "--quiet"]
+    command = [
+        _generator(),
+        "csv",
+        "--scale-factor",
+        str(scale),
+        "--output-dir",
+        str(directory),
+        "--quiet",
+    ]
     subprocess.run(command, check=True)
 
 
@@ -64,5 +72,7 @@ def _generator() -> str:
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     found = shutil.which("tpchgen-cli", path=places)
     if found is None:
-        raise FileNotFoundError("tpchgen-cli is not installed; install it with: pip install tpchgen-cli")
+        raise FileNotFoundError(
+            "tpchgen-cli is not installed; install it with: pip install tpchgen-cli"
+        )
     return found

@@ -1,4 +1,5 @@
-"""The 22 queries of TPC-H with the specification's validation parameters, as PostgreSQL writes them.
+"""The 22 queries of TPC-H with the specification's validation parameters, as PostgreSQL writes
+them.
 
 Query 15 is there twice: with its view as a CTE (`q15`) and over the view itself (`q15_view`).
 """

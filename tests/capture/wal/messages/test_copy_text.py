@@ -6,14 +6,29 @@ import numpy as np
 
 from millstream.capture.wal.messages.copy_text import copy_text
 from millstream.capture.wal.messages.decode import decode
-from millstream.capture.wal.messages.protocol import HEADER, Cells, Insert, RelationColumn, RelationMessage, Update
+from millstream.capture.wal.messages.protocol import (
+    HEADER,
+    Cells,
+    Insert,
+    RelationColumn,
+    RelationMessage,
+    Update,
+)
 from millstream.capture.wal.messages.rows import lay_out
 from millstream.catalog.sources import CapturedColumn, Source
 from millstream.postgres.connection import Connection
 from millstream.testing.pgoutput import encode, frame
 
-LAYOUT = RelationMessage(7, "public", "t", "f", tuple(RelationColumn(name, 25, -1, True) for name in "ab"))
-SOURCE = Source(7, "public", "t", "WAL", (CapturedColumn(1, "a", 25, "text"), CapturedColumn(2, "b", 25, "text")))
+LAYOUT = RelationMessage(
+    7, "public", "t", "f", tuple(RelationColumn(name, 25, -1, True) for name in "ab")
+)
+SOURCE = Source(
+    7,
+    "public",
+    "t",
+    "WAL",
+    (CapturedColumn(1, "a", 25, "text"), CapturedColumn(2, "b", 25, "text")),
+)
 # What COPY has a meaning for, what is nearly that, and nothing at all.
 VALUES: list[Cells] = [
     (b"plain", b""), (None, b"\\N"), (b"\\", b"a\\tb"), (b"tab\t", b"\nline"), (b"\r\b\v\f", None),
@@ -45,9 +60,14 @@ def test_the_messages_are_left_as_they_were() -> None:
 
 
 def test_postgresql_reads_back_what_was_sent(conn: Connection) -> None:
-    conn.execute("CREATE TEMPORARY TABLE buffer (xid xid8, action text, origin text, a text, b text)")
+    conn.execute(
+        "CREATE TEMPORARY TABLE buffer (xid xid8, action text, origin text, a text, b text)"
+    )
     with conn.cursor() as cursor, cursor.copy("COPY buffer FROM STDIN") as copy:
         copy.write(text_of(*(Insert(7, cells) for cells in VALUES)))
     found = conn.execute("SELECT a, b FROM buffer").fetchall()
-    sent = [tuple(cell.decode() if isinstance(cell, bytes) else cell for cell in cells) for cells in VALUES]
+    sent = [
+        tuple(cell.decode() if isinstance(cell, bytes) else cell for cell in cells)
+        for cells in VALUES
+    ]
     assert sorted(found, key=str) == sorted(sent, key=str)

@@ -29,13 +29,24 @@ from millstream.errors import WalNotUnderstood
 from millstream.testing.pgoutput import encode, frame
 
 NAMES = ("a", "b", "c")
-LAYOUT = RelationMessage(7, "public", "t", "f", tuple(RelationColumn(name, 25, -1, True) for name in NAMES))
-SOURCE = Source(7, "public", "t", "WAL", (CapturedColumn(1, "a", 25, "text"), CapturedColumn(3, "c", 25, "text")))
+LAYOUT = RelationMessage(
+    7, "public", "t", "f", tuple(RelationColumn(name, 25, -1, True) for name in NAMES)
+)
+SOURCE = Source(
+    7,
+    "public",
+    "t",
+    "WAL",
+    (CapturedColumn(1, "a", 25, "text"), CapturedColumn(3, "c", 25, "text")),
+)
 XIDS = (1000, 1001, 2**40)
 
 
 def laid_out(
-    messages: Sequence[tuple[int, Parsed]], layout: RelationMessage = LAYOUT, *, in_chunk: bool = False
+    messages: Sequence[tuple[int, Parsed]],
+    layout: RelationMessage = LAYOUT,
+    *,
+    in_chunk: bool = False,
 ) -> Rows:
     frames = [frame(encode(message, 5 if in_chunk else None)) for _, message in messages]
     at = np.full(len(frames), HEADER + (5 if in_chunk else 1), np.int64)
@@ -51,7 +62,15 @@ def lines(rows: Rows, source: Source = SOURCE) -> list[bytes]:
     return sorted(text.splitlines(keepends=True))
 
 
-_ESCAPES = {b"\b": b"\\b", b"\t": b"\\t", b"\n": b"\\n", b"\v": b"\\v", b"\f": b"\\f", b"\r": b"\\r", b"\\": b"\\\\"}
+_ESCAPES = {
+    b"\b": b"\\b",
+    b"\t": b"\\t",
+    b"\n": b"\\n",
+    b"\v": b"\\v",
+    b"\f": b"\\f",
+    b"\r": b"\\r",
+    b"\\": b"\\\\",
+}
 
 
 def line(number: int, action: bytes, cells: Cells) -> bytes:
@@ -65,7 +84,11 @@ def line(number: int, action: bytes, cells: Cells) -> bytes:
     return b"\t".join([str(XIDS[number]).encode(), action, b"l", *values]) + b"\n"
 
 
-VALUES = st.none() | st.binary(max_size=12) | st.sampled_from([b"\\", b"\t", b"\\N", b"x\ny", b"x" * 300, b""])
+VALUES = (
+    st.none()
+    | st.binary(max_size=12)
+    | st.sampled_from([b"\\", b"\t", b"\\N", b"x\ny", b"x" * 300, b""])
+)
 CELLS = st.tuples(VALUES, VALUES, VALUES)
 
 
@@ -77,7 +100,9 @@ def changes(draw: st.DrawFn) -> tuple[int, Parsed]:
         return number, Insert(7, new)
     if kind == "D":
         return number, Delete(7, old, "O")
-    unsent = tuple(UNCHANGED if draw(st.booleans()) and len(value or b"") > 5 else value for value in new)
+    unsent = tuple(
+        UNCHANGED if draw(st.booleans()) and len(value or b"") > 5 else value for value in new
+    )
     return number, Update(7, unsent, old, "O")
 
 
@@ -100,7 +125,9 @@ def expected(messages: Sequence[tuple[int, Parsed]]) -> list[bytes]:
 
 @settings(deadline=None)
 @given(st.lists(changes(), min_size=1, max_size=30), st.booleans())
-def test_by_the_thousand_is_as_one_by_one(messages: list[tuple[int, Parsed]], in_chunk: bool) -> None:
+def test_by_the_thousand_is_as_one_by_one(
+    messages: list[tuple[int, Parsed]], in_chunk: bool
+) -> None:
     messages.sort(key=lambda each: each[0])
     rows = laid_out(messages, in_chunk=in_chunk)
     assert not decode(rows, SOURCE).marked
@@ -143,13 +170,17 @@ def test_a_captured_column_that_is_gone_or_of_another_type_marks_the_transaction
 
 
 def test_columns_are_found_by_name_wherever_they_stand() -> None:
-    layout = RelationMessage(7, "public", "part", "f", tuple(RelationColumn(name, 25, -1, True) for name in "cxab"))
+    layout = RelationMessage(
+        7, "public", "part", "f", tuple(RelationColumn(name, 25, -1, True) for name in "cxab")
+    )
     rows = laid_out([(0, Insert(7, (b"c", b"x", b"a", b"b")))], layout)
     assert lines(rows) == [line(0, b"I", (b"a", b"c"))]
 
 
 def test_truncations_are_told_by_relation() -> None:
-    rows = laid_out([(0, Insert(7, (b"1", b"2", b"3"))), (1, Truncate((7, 9))), (2, Truncate((9,)))])
+    rows = laid_out(
+        [(0, Insert(7, (b"1", b"2", b"3"))), (1, Truncate((7, 9))), (2, Truncate((9,)))]
+    )
     assert rows.truncated() == [(1, 7), (1, 9), (2, 9)]
     assert len(rows.changes().letters) == 1
 
@@ -164,7 +195,15 @@ def test_a_row_that_does_not_fit_its_layout_is_an_error() -> None:
 
 def test_a_row_with_bytes_left_over_is_an_error() -> None:
     rows = laid_out([(0, Insert(7, (b"1", b"2", b"3")))])
-    longer = Rows(rows.data, rows.starts, rows.ends + 1, rows.letters, rows.transactions, rows.layouts, rows.trailer)
+    longer = Rows(
+        rows.data,
+        rows.starts,
+        rows.ends + 1,
+        rows.letters,
+        rows.transactions,
+        rows.layouts,
+        rows.trailer,
+    )
     with pytest.raises(WalNotUnderstood, match="cannot decode"):
         decode(longer, SOURCE)
 

@@ -39,11 +39,15 @@ if TYPE_CHECKING:
 
 LSNS = st.integers(0, 2**63 - 1)
 OIDS = st.integers(0, 2**32 - 1)
-NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
-CELLS = st.lists(st.one_of(st.binary(max_size=20), st.none(), st.just(UNCHANGED)), max_size=6).map(tuple)
-COLUMNS = st.lists(st.builds(RelationColumn, NAMES, OIDS, st.integers(-1, 2**31 - 1), st.booleans()), max_size=6).map(
+NAMES = st.text(
+    st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20
+)
+CELLS = st.lists(st.one_of(st.binary(max_size=20), st.none(), st.just(UNCHANGED)), max_size=6).map(
     tuple
 )
+COLUMNS = st.lists(
+    st.builds(RelationColumn, NAMES, OIDS, st.integers(-1, 2**31 - 1), st.booleans()), max_size=6
+).map(tuple)
 
 MESSAGES: st.SearchStrategy[Parsed] = st.one_of(
     st.builds(Begin, LSNS, OIDS),
@@ -90,8 +94,12 @@ def test_a_value_of_an_unknown_kind_is_an_error() -> None:
 
 
 def test_keepalives_and_status() -> None:
-    assert protocol.keepalive(keepalive(7, wants_reply=True)) == protocol.Keepalive(7, wants_reply=True)
-    letter, written, flushed, applied, _, ask = struct.unpack(">cQQQqB", protocol.status(9, ask=True))
+    assert protocol.keepalive(keepalive(7, wants_reply=True)) == protocol.Keepalive(
+        7, wants_reply=True
+    )
+    letter, written, flushed, applied, _, ask = struct.unpack(
+        ">cQQQqB", protocol.status(9, ask=True)
+    )
     assert (letter, written, flushed, applied, ask) == (b"r", 9, 9, 9, 1)
     with pytest.raises(ValueError, match="without a position"):
         protocol.status(0)
@@ -111,7 +119,9 @@ def _peek(conn: Connection, slot: str, *, in_chunks: bool = False) -> list[Parse
     parsed, inside = [], False
     for (data,) in rows:
         message = parse(data, in_chunk=inside)
-        inside = isinstance(message, StreamStart) or (inside and not isinstance(message, StreamStop))
+        inside = isinstance(message, StreamStart) or (
+            inside and not isinstance(message, StreamStop)
+        )
         parsed.append(message)
     return parsed
 
@@ -151,7 +161,11 @@ def test_what_a_server_sends_is_read(conn: Connection, log: Log) -> None:
     ]
     assert changes[3] == Truncate((t.source.relid,))
     assert isinstance(changes[4], LogicalMessage)
-    assert (changes[4].prefix, changes[4].content, changes[4].is_transactional) == ("p", b"content", True)
+    assert (changes[4].prefix, changes[4].content, changes[4].is_transactional) == (
+        "p",
+        b"content",
+        True,
+    )
 
 
 def test_a_key_is_told_from_an_old_row(conn: Connection, log: Log) -> None:
@@ -180,7 +194,9 @@ def test_transactions_in_chunks_are_read(conn: Connection, log: Log) -> None:
     with conn.transaction():
         conn.execute("INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, 3000) AS g")
         with conn.transaction(force_rollback=True):
-            conn.execute("INSERT INTO t SELECT g, repeat('y', 100) FROM generate_series(1, 3000) AS g")
+            conn.execute(
+                "INSERT INTO t SELECT g, repeat('y', 100) FROM generate_series(1, 3000) AS g"
+            )
     messages = _peek(conn, log.slot.name, in_chunks=True)
     kinds = [type(message).__name__ for message in messages]
     assert kinds.count("StreamStart") == kinds.count("StreamStop") > 1

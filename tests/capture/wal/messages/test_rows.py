@@ -26,7 +26,9 @@ def test_a_number_is_read_with_its_first_byte_first() -> None:
 
 
 @given(st.lists(st.binary(max_size=9)), st.integers(1, 400))
-def test_stretches_are_taken_one_after_the_other_however_long_they_are(parts: list[bytes], times: int) -> None:
+def test_stretches_are_taken_one_after_the_other_however_long_they_are(
+    parts: list[bytes], times: int
+) -> None:
     stretches = [part * times for part in parts]
     data = np.frombuffer(b"<" + b"<".join(stretches), np.uint8)
     lengths = np.array([len(stretch) for stretch in stretches], np.int64)

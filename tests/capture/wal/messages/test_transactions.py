@@ -1,4 +1,6 @@
-"""From messages to transactions: whole, in chunks, with sub-transactions taken back, larger than memory."""
+"""From messages to transactions: whole, in chunks, with sub-transactions taken back, larger than
+memory.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,18 @@ from millstream.errors import WalNotUnderstood
 from millstream.testing.pgoutput import encode, frame
 
 T = RelationMessage(7, "public", "t", "f", (RelationColumn("v", 25, -1, True),))
-WIDER = RelationMessage(7, "public", "t", "f", (RelationColumn("v", 25, -1, True), RelationColumn("w", 25, -1, True)))
+WIDER = RelationMessage(
+    7, "public", "t", "f", (RelationColumn("v", 25, -1, True), RelationColumn("w", 25, -1, True))
+)
 
 
 def row(text: str) -> Insert:
     return Insert(7, (text.encode(),))
 
 
-def feed(assembler: Assembler, messages: Sequence[Parsed | tuple[int, Parsed]]) -> list[Transaction | LogicalMessage]:
+def feed(
+    assembler: Assembler, messages: Sequence[Parsed | tuple[int, Parsed]]
+) -> list[Transaction | LogicalMessage]:
     """Send these; a pair is a message of a (sub)transaction in a chunk. Give what was completed."""
     done = []
     for each in messages:
@@ -47,7 +53,9 @@ def feed(assembler: Assembler, messages: Sequence[Parsed | tuple[int, Parsed]]) 
     return done
 
 
-def texts(transaction: Transaction | LogicalMessage, rows: int = 1000, size: int = 1 << 20) -> list[str]:
+def texts(
+    transaction: Transaction | LogicalMessage, rows: int = 1000, size: int = 1 << 20
+) -> list[str]:
     """The values in a transaction's rows, and `|` where the layouts change."""
     assert isinstance(transaction, Transaction)
     found: list[str] = []
@@ -87,7 +95,9 @@ def test_layouts_hold_for_the_transactions_after_them() -> None:
 
 def test_a_layout_that_changes_on_the_way_splits_the_transaction() -> None:
     assembler = Assembler()
-    (done,) = feed(assembler, [Begin(50, 3), T, row("a"), T, row("b"), WIDER, row("c"), Commit(50, 60)])
+    (done,) = feed(
+        assembler, [Begin(50, 3), T, row("a"), T, row("b"), WIDER, row("c"), Commit(50, 60)]
+    )
     assert texts(done) == ["a", "b", "|", "c"]
     assert assembler.layouts == {7: WIDER}
 
@@ -167,7 +177,9 @@ def test_the_layout_told_in_an_aborted_sub_transaction_stays_told() -> None:
 
 def test_an_aborted_transaction_is_gone_with_its_layouts() -> None:
     assembler = Assembler()
-    done = feed(assembler, [StreamStart(3, True), (3, T), (3, row("a")), StreamStop(), StreamAbort(3, 3)])
+    done = feed(
+        assembler, [StreamStart(3, True), (3, T), (3, row("a")), StreamStop(), StreamAbort(3, 3)]
+    )
     assert (done, assembler.size, assembler.layouts) == ([], 0, {})
 
 
@@ -178,7 +190,9 @@ def test_an_aborted_transaction_is_gone_with_its_layouts() -> None:
 def test_what_exceeds_the_budget_goes_to_disk_and_comes_back(budget: int) -> None:
     assembler = Assembler(budget)
     values = [str(number) for number in range(30)]
-    (done,) = feed(assembler, [Begin(50, 3), T, *map(row, values), WIDER, row("last"), Commit(50, 60)])
+    (done,) = feed(
+        assembler, [Begin(50, 3), T, *map(row, values), WIDER, row("last"), Commit(50, 60)]
+    )
     assert isinstance(done, Transaction)
     assert (done.changes.on_disk > 0) == (budget < 1000)
     assert done.changes.size <= budget
@@ -189,10 +203,20 @@ def test_what_exceeds_the_budget_goes_to_disk_and_comes_back(budget: int) -> Non
 
 def test_of_several_open_transactions_the_largest_goes_to_disk() -> None:
     assembler = Assembler(240)
-    feed(assembler, [StreamStart(3, True), (3, T), *((3, row("x" * 30)) for _ in range(3)), StreamStop()])
+    feed(
+        assembler,
+        [StreamStart(3, True), (3, T), *((3, row("x" * 30)) for _ in range(3)), StreamStop()],
+    )
     large, small = feed(
         assembler,
-        [StreamStart(4, True), (4, T), (4, row("y")), StreamStop(), StreamCommit(3, 50, 60), StreamCommit(4, 70, 80)],
+        [
+            StreamStart(4, True),
+            (4, T),
+            (4, row("y")),
+            StreamStop(),
+            StreamCommit(3, 50, 60),
+            StreamCommit(4, 70, 80),
+        ],
     )
     assert isinstance(large, Transaction)
     assert isinstance(small, Transaction)
@@ -203,7 +227,9 @@ def test_of_several_open_transactions_the_largest_goes_to_disk() -> None:
 class Model:
     """A transaction with nested sub-transactions, as the server keeps it."""
 
-    sent: list[Parsed | tuple[int, Parsed]] = field(default_factory=lambda: [StreamStart(3, True), (3, T)])
+    sent: list[Parsed | tuple[int, Parsed]] = field(
+        default_factory=lambda: [StreamStart(3, True), (3, T)]
+    )
     materialized: list[tuple[int, str]] = field(default_factory=list)
     stack: list[int] = field(default_factory=lambda: [3])
     families: dict[int, list[int]] = field(default_factory=dict)
@@ -224,7 +250,9 @@ class Model:
             if step == "release":
                 self.families.setdefault(self.stack[-1], [self.stack[-1]]).extend(family)
             else:
-                self.materialized = [(xid, text) for xid, text in self.materialized if xid not in family]
+                self.materialized = [
+                    (xid, text) for xid, text in self.materialized if xid not in family
+                ]
                 # Children first, then the sub-transaction itself, as the server does.
                 ends = [StreamAbort(3, each) for each in [*family[1:], family[0]]]
                 self.sent += [StreamStop(), *ends, StreamStart(3, False)]

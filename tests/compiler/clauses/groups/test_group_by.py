@@ -18,7 +18,9 @@ def groups_of(relation: Relation) -> Aggregate:
 
 
 def test_equal_keys_and_equal_calls_are_columns_once(build: Build) -> None:
-    groups = groups_of(build("SELECT u.a, sum(u.b) AS s, (sum(u.b) + u.a) AS x FROM u GROUP BY u.a, u.a"))
+    groups = groups_of(
+        build("SELECT u.a, sum(u.b) AS s, (sum(u.b) + u.a) AS x FROM u GROUP BY u.a, u.a")
+    )
     assert len(groups.keys) == 1
     assert len(groups.measures) == 1
 
@@ -43,7 +45,9 @@ def test_a_subquery_inside_an_aggregate_is_joined_below_the_groups(build: Build)
 
 
 def test_a_subquery_beside_an_aggregate_is_joined_to_the_groups(build: Build) -> None:
-    relation = build("SELECT t.a, count(*) AS n, (EXISTS ( SELECT FROM u WHERE (u.a = t.a))) AS x FROM t GROUP BY t.a")
+    relation = build(
+        "SELECT t.a, count(*) AS n, (EXISTS ( SELECT FROM u WHERE (u.a = t.a))) AS x FROM t GROUP BY t.a"
+    )
     join = next(node for node in relation.walk() if isinstance(node, Join))
     assert isinstance(join.left, Aggregate)
     assert join.kind == "mark"
@@ -51,7 +55,9 @@ def test_a_subquery_beside_an_aggregate_is_joined_to_the_groups(build: Build) ->
 
 def test_a_set_returning_key_is_expanded_before_grouping(build: Build) -> None:
     groups = groups_of(
-        build("SELECT generate_series(1, u.a) AS k, count(*) AS n FROM u GROUP BY (generate_series(1, u.a))")
+        build(
+            "SELECT generate_series(1, u.a) AS k, count(*) AS n FROM u GROUP BY (generate_series(1, u.a))"
+        )
     )
     assert isinstance(groups.input, Expand)
     assert groups.keys[0].expr.aliases == {groups.input.alias}
@@ -61,10 +67,14 @@ def test_aggregates_of_a_lateral_without_group_by_have_a_row_for_each_binding(bu
     relation = build(
         "SELECT t.id, q.n FROM t, LATERAL ( SELECT count(*) AS n FROM u WHERE (u.a < t.a) HAVING (count(*) < 9)) q"
     )
-    default = next(node for node in relation.walk() if isinstance(node, Join) and node.kind == "left")
+    default = next(
+        node for node in relation.walk() if isinstance(node, Join) and node.kind == "left"
+    )
     assert isinstance(default.right, Aggregate)
 
 
 def test_grouping_by_a_subquery_is_refused(build: Build) -> None:
     with pytest.raises(Unsupported, match="GROUP BY a subquery"):
-        build("SELECT count(*) AS n FROM t GROUP BY ( SELECT max(u.b) AS max FROM u WHERE (u.a = t.a))")
+        build(
+            "SELECT count(*) AS n FROM t GROUP BY ( SELECT max(u.b) AS max FROM u WHERE (u.a = t.a))"
+        )

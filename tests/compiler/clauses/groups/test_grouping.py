@@ -17,7 +17,11 @@ TABLES = """
         AS 'SELECT coalesce($1, 0) OPERATOR(pg_catalog.+) coalesce($2, 0)';
     CREATE AGGREGATE total(int) (sfunc = plus, stype = int);
 """
-CHANGES = ["INSERT INTO z VALUES (30, 1, 5, true), (31, 9, NULL, NULL)", "DELETE FROM z WHERE id < 8", "DELETE FROM z"]
+CHANGES = [
+    "INSERT INTO z VALUES (30, 1, 5, true), (31, 9, NULL, NULL)",
+    "DELETE FROM z WHERE id < 8",
+    "DELETE FROM z",
+]
 
 QUERIES = {
     "an aggregate in a window function alone": "SELECT sum(sum(d)) OVER () AS s FROM z",
@@ -34,20 +38,25 @@ QUERIES = {
 
 @pytest.mark.spark
 def test_calls_in_every_clause_make_groups(law: Law) -> None:
-    """Without GROUP BY, an aggregate that stood only inside a window function made none: the server refused what we
-    asked of it. One in ORDER BY made none either, silently. FILTER hid the schema of a user's aggregate from us.
+    """Without GROUP BY, an aggregate that stood only inside a window function made none: the server
+    refused what we asked of it. One in ORDER BY made none either, silently. FILTER hid the schema
+    of a user's aggregate from us.
     """
     law.change(TABLES)
     law.holds_for(QUERIES, CHANGES)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("query", ["SELECT sum(note ORDER BY id) AS s FROM t", "SELECT max(word) AS m FROM t"])
+@pytest.mark.parametrize(
+    "query", ["SELECT sum(note ORDER BY id) AS s FROM t", "SELECT max(word) AS m FROM t"]
+)
 def test_an_aggregate_from_outside_with_a_name_of_the_servers_is_that_aggregate(
     ms: Millstream, writer: psycopg.Connection, query: str
 ) -> None:
     """It was taken for the server's own, by its name."""
-    writer.execute("CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, note text, word citext)")
+    writer.execute(
+        "CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, note text, word citext)"
+    )
     writer.execute("CREATE AGGREGATE sum (text) (SFUNC = textcat, STYPE = text)")
     ms.create_stream_table("st", query)
     writer.execute("INSERT INTO t VALUES (1, 'a', 'B'), (2, 'c', 'a'), (3, NULL, 'b')")

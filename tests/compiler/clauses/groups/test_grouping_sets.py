@@ -23,14 +23,19 @@ QUERIES = {
 
 @pytest.mark.spark
 def test_keys_may_be_columns_of_the_query_around(law: Law) -> None:
-    """The server was asked for the type of an outer column without the query around: missing FROM-clause entry."""
+    """The server was asked for the type of an outer column without the query around: missing
+    FROM-clause entry.
+    """
     law.change("""
         CREATE TABLE z (id int PRIMARY KEY, d int);
         CREATE TABLE t (id int PRIMARY KEY, g int, v int);
         INSERT INTO z SELECT n, n % 3 FROM generate_series(1, 5) AS n;
         INSERT INTO t SELECT n, n % 2, n FROM generate_series(1, 7) AS n
     """)
-    law.holds_for(QUERIES, ["INSERT INTO t VALUES (20, 5, 5); UPDATE z SET d = 7 WHERE id = 1", "DELETE FROM t"])
+    law.holds_for(
+        QUERIES,
+        ["INSERT INTO t VALUES (20, 5, 5); UPDATE z SET d = 7 WHERE id = 1", "DELETE FROM t"],
+    )
 
 
 DISTINCT_SETS = {
@@ -45,17 +50,25 @@ DISTINCT_SETS = {
 
 @pytest.mark.spark
 def test_group_by_distinct_has_each_set_once(law: Law) -> None:
-    """DISTINCT was not seen: rows of a set that ROLLUP and CUBE both give were there twice. A random query found it."""
+    """DISTINCT was not seen: rows of a set that ROLLUP and CUBE both give were there twice.
+
+    A random query found it.
+    """
     law.change("""
         CREATE TABLE t (id int PRIMARY KEY, g int, v int);
         INSERT INTO t SELECT n, n % 2, n % 3 FROM generate_series(1, 7) AS n
     """)
-    law.holds_for(DISTINCT_SETS, ["INSERT INTO t VALUES (20, 5, 5), (21, NULL, 1)", "DELETE FROM t WHERE g = 1"])
+    law.holds_for(
+        DISTINCT_SETS,
+        ["INSERT INTO t VALUES (20, 5, 5), (21, NULL, 1)", "DELETE FROM t WHERE g = 1"],
+    )
 
 
 @pytest.mark.spark
 def test_a_key_that_a_subquery_asks_for_is_null_in_the_sets_without_it(law: Law) -> None:
-    """The server writes the key of the one table `k`, and in the subquery `t.k`: the total had a row for each key."""
+    """The server writes the key of the one table `k`, and in the subquery `t.k`: the total had a
+    row for each key.
+    """
     law.change(
         "CREATE TABLE t (id int PRIMARY KEY, k int, n int); CREATE TABLE u (k int, x int);"
         "INSERT INTO t SELECT v, v % 3, v FROM generate_series(1, 9) AS v; INSERT INTO u VALUES (0, 5), (1, 6), (1, 7)"
@@ -67,5 +80,8 @@ def test_a_key_that_a_subquery_asks_for_is_null_in_the_sets_without_it(law: Law)
             "two keys": f"SELECT t.k, t.n % 2 AS m, count(*) AS c, {value.format('t.k')} FROM t "
             "GROUP BY CUBE (t.k, t.n % 2)",
         },
-        ["INSERT INTO t VALUES (20, 1, 1); INSERT INTO u VALUES (2, 9)", "DELETE FROM t WHERE k = 0"],
+        [
+            "INSERT INTO t VALUES (20, 1, 1); INSERT INTO u VALUES (2, 9)",
+            "DELETE FROM t WHERE k = 0",
+        ],
     )

@@ -48,7 +48,10 @@ def test_base_and_step_are_built_apart_and_the_step_reads_the_recursion(build: B
     base = [node.table.title for node in recursion.base.walk() if isinstance(node, Scan)]
     step = [node.table for node in recursion.step.walk() if isinstance(node, Scan)]
     assert base == ["public.u"]
-    assert [table.depth if isinstance(table, SelfReference) else None for table in step] == [1, None]
+    assert [table.depth if isinstance(table, SelfReference) else None for table in step] == [
+        1,
+        None,
+    ]
 
 
 def test_union_makes_a_distinct_of_the_step_superfluous(build: Build) -> None:
@@ -60,7 +63,9 @@ def test_union_makes_a_distinct_of_the_step_superfluous(build: Build) -> None:
 
 
 def test_two_uses_of_one_recursion_have_one_depth(build: Build) -> None:
-    relation = build(REACHED.format(union="UNION", distinct="").replace("FROM r\n", "FROM r, r s\n"))
+    relation = build(
+        REACHED.format(union="UNION", distinct="").replace("FROM r\n", "FROM r, r s\n")
+    )
     depths = [node.depth for node in relation.walk() if isinstance(node, Recursion)]
     assert depths == [1, 1]
 

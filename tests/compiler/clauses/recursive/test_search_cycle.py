@@ -1,4 +1,6 @@
-"""SEARCH and CYCLE of recursive queries: each refresh is exact, and differential; to show a record is refused."""
+"""SEARCH and CYCLE of recursive queries: each refresh is exact, and differential; to show a record
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ CHANGES = [
 ]
 
 
-def recursive(clauses: str, columns: str = "d AS id, w, t, c, 0 AS n", union: str = "UNION ALL", more: str = "") -> str:
+def recursive(
+    clauses: str,
+    columns: str = "d AS id, w, t, c, 0 AS n",
+    union: str = "UNION ALL",
+    more: str = "",
+) -> str:
     """From the first edges on, along all others."""
     return (
         f"WITH RECURSIVE r AS (SELECT {columns} FROM edges WHERE s = 1 {union} "
@@ -39,25 +46,46 @@ def recursive(clauses: str, columns: str = "d AS id, w, t, c, 0 AS n", union: st
 
 
 KEPT = {
-    "a cycle is marked": recursive("CYCLE id SET again USING path SELECT id, n, again, cardinality(path) AS l FROM r"),
-    "only where there is none": recursive("CYCLE id SET again USING path SELECT id, t FROM r WHERE NOT again"),
+    "a cycle is marked": recursive(
+        "CYCLE id SET again USING path SELECT id, n, again, cardinality(path) AS l FROM r"
+    ),
+    "only where there is none": recursive(
+        "CYCLE id SET again USING path SELECT id, t FROM r WHERE NOT again"
+    ),
     "marks of another type": recursive(
         "CYCLE id SET again TO varchar(3) 'Y' DEFAULT varchar(3) 'N' USING path SELECT again, count(*) AS n FROM r "
         "GROUP BY again"
     ),
-    "no mark at all": recursive("CYCLE id SET again TO 1 DEFAULT NULL USING path SELECT id, n, again FROM r"),
-    "by two columns": recursive("CYCLE id, w SET again USING path SELECT id, w, n, again FROM r"),
-    "by four": recursive("CYCLE id, w, t, c SET again USING path SELECT id, w, t, c, n, again FROM r"),
-    "by text and a domain": recursive("CYCLE t, c SET again USING path SELECT id, t, c, again FROM r"),
-    "UNION": recursive("CYCLE id SET again USING path SELECT id, n, again FROM r", union="UNION"),
-    "UNION, by two": recursive("CYCLE id, t SET again USING path SELECT id, n, again FROM r", union="UNION"),
-    "the mark in the step": recursive(
-        "CYCLE id SET again USING path SELECT id, n, again FROM r", more="AND (NOT r.again OR e.d > 0)"
+    "no mark at all": recursive(
+        "CYCLE id SET again TO 1 DEFAULT NULL USING path SELECT id, n, again FROM r"
     ),
-    "a search that orders nothing": recursive("SEARCH DEPTH FIRST BY id SET seq SELECT id, n FROM r ORDER BY seq, id"),
-    "the first by depth": recursive("SEARCH DEPTH FIRST BY id SET seq SELECT id FROM r ORDER BY seq, n, t, w LIMIT 7"),
-    "the last by depth": recursive("SEARCH DEPTH FIRST BY id SET seq SELECT id FROM r ORDER BY seq DESC, n LIMIT 3"),
-    "the first by breadth": recursive("SEARCH BREADTH FIRST BY t SET seq SELECT t, n FROM r ORDER BY seq LIMIT 5"),
+    "by two columns": recursive("CYCLE id, w SET again USING path SELECT id, w, n, again FROM r"),
+    "by four": recursive(
+        "CYCLE id, w, t, c SET again USING path SELECT id, w, t, c, n, again FROM r"
+    ),
+    "by text and a domain": recursive(
+        "CYCLE t, c SET again USING path SELECT id, t, c, again FROM r"
+    ),
+    "UNION": recursive("CYCLE id SET again USING path SELECT id, n, again FROM r", union="UNION"),
+    "UNION, by two": recursive(
+        "CYCLE id, t SET again USING path SELECT id, n, again FROM r", union="UNION"
+    ),
+    "the mark in the step": recursive(
+        "CYCLE id SET again USING path SELECT id, n, again FROM r",
+        more="AND (NOT r.again OR e.d > 0)",
+    ),
+    "a search that orders nothing": recursive(
+        "SEARCH DEPTH FIRST BY id SET seq SELECT id, n FROM r ORDER BY seq, id"
+    ),
+    "the first by depth": recursive(
+        "SEARCH DEPTH FIRST BY id SET seq SELECT id FROM r ORDER BY seq, n, t, w LIMIT 7"
+    ),
+    "the last by depth": recursive(
+        "SEARCH DEPTH FIRST BY id SET seq SELECT id FROM r ORDER BY seq DESC, n LIMIT 3"
+    ),
+    "the first by breadth": recursive(
+        "SEARCH BREADTH FIRST BY t SET seq SELECT t, n FROM r ORDER BY seq LIMIT 5"
+    ),
     "numbers by depth": recursive(
         "SEARCH DEPTH FIRST BY id, n SET seq SELECT id, n, rank() OVER (ORDER BY seq) AS k, cardinality(seq) AS l "
         "FROM r"
@@ -67,10 +95,12 @@ KEPT = {
         "FROM r"
     ),
     "UNION tells rows apart by the search": recursive(
-        "SEARCH DEPTH FIRST BY id, t SET seq SELECT id, count(*) AS n FROM r GROUP BY id", union="UNION"
+        "SEARCH DEPTH FIRST BY id, t SET seq SELECT id, count(*) AS n FROM r GROUP BY id",
+        union="UNION",
     ),
     "UNION and breadth": recursive(
-        "SEARCH BREADTH FIRST BY id SET seq SELECT id, count(*) AS n FROM r GROUP BY id", union="UNION"
+        "SEARCH BREADTH FIRST BY id SET seq SELECT id, count(*) AS n FROM r GROUP BY id",
+        union="UNION",
     ),
     "both, and another query after": recursive(
         "SEARCH DEPTH FIRST BY t SET seq CYCLE id SET again USING path, z AS (SELECT t, max(w) AS w, 1 AS path "
@@ -78,13 +108,17 @@ KEPT = {
         "JOIN z ON z.t = r.t"
     ),
     "in a subquery, with other names": "SELECT e.t, q.* FROM edges AS e LEFT JOIN LATERAL ("
-    + recursive("CYCLE id SET again USING path SELECT x.one, x.again FROM r AS x (one) WHERE x.one = 3")
+    + recursive(
+        "CYCLE id SET again USING path SELECT x.one, x.again FROM r AS x (one) WHERE x.one = 3"
+    )
     + ") AS q ON q.one = e.s",
     "VALUES, and names given": "WITH RECURSIVE r (id, l) AS (VALUES (1, 0) UNION ALL SELECT e.d, r.l + 1 FROM r "
     "JOIN edges AS e ON e.s = r.id) CYCLE id SET again USING path SELECT id, l, again FROM r",
 }
 REFUSED = {
-    "of several types": recursive("SEARCH DEPTH FIRST BY id, t SET seq SELECT id FROM r ORDER BY seq LIMIT 3"),
+    "of several types": recursive(
+        "SEARCH DEPTH FIRST BY id, t SET seq SELECT id FROM r ORDER BY seq LIMIT 3"
+    ),
     'by the array "a"': "WITH RECURSIVE r AS (SELECT s, a FROM edges UNION ALL SELECT e.d, r.a FROM r JOIN edges AS e "
     "ON e.s = r.s) CYCLE a SET again USING path SELECT s, again FROM r",
     '"path", which SEARCH or CYCLE adds': recursive(
@@ -99,7 +133,9 @@ REFUSED = {
 def ms(database: str, spark: SparkSession) -> Iterator[Millstream]:
     with psycopg.connect(database, autocommit=True) as conn:
         conn.execute(TABLES)
-    with millstream.connect(database, spark=spark, settings=Settings(max_recursion_steps=40)) as client:
+    with millstream.connect(
+        database, spark=spark, settings=Settings(max_recursion_steps=40)
+    ) as client:
         yield client
 
 
@@ -127,4 +163,6 @@ def test_each_is_refused(ms: Millstream, what: str) -> None:
 
 def test_a_path_itself_is_refused_by_the_server(ms: Millstream) -> None:
     with pytest.raises(BadQuery, match="pseudo-type"):
-        ms.create_stream_table("st", recursive("CYCLE id SET again USING path SELECT id, path FROM r"))
+        ms.create_stream_table(
+            "st", recursive("CYCLE id SET again USING path SELECT id, path FROM r")
+        )

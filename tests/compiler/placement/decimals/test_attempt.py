@@ -1,4 +1,6 @@
-"""Arithmetic of numerics across tables: what Spark is told, and what comes of NaN, infinities, 1e200 and 1e-100."""
+"""Arithmetic of numerics across tables: what Spark is told, and what comes of NaN, infinities,
+1e200 and 1e-100.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ def test_the_exact_statement_is_run_only_where_it_is_needed(
     """For numbers that Spark has, and for a sum that it has not though it has its operands."""
     noted_exact, evaluated = list[bool](), Evaluation._evaluated
 
-    def noted(self: Evaluation, statement: Callable[[bool], str], views: dict[str, Rows], *, exact: bool) -> Evaluated:
+    def noted(
+        self: Evaluation, statement: Callable[[bool], str], views: dict[str, Rows], *, exact: bool
+    ) -> Evaluated:
         def text(is_exact: bool) -> str:
             noted_exact.append(is_exact)
             return statement(is_exact)
@@ -118,7 +122,10 @@ def test_the_exact_statement_is_run_only_where_it_is_needed(
             ("UPDATE t SET n = 2 WHERE id = 5", [False]),
             ("UPDATE t SET n = 'NaN' WHERE id = 6", [True]),
             ("UPDATE t SET n = 2 WHERE id = 6", [True]),
-            ("UPDATE t SET n = 9e19 WHERE id = 5; UPDATE u SET m = 9e19 WHERE id = 6", [False, True]),
+            (
+                "UPDATE t SET n = 9e19 WHERE id = 5; UPDATE u SET m = 9e19 WHERE id = 6",
+                [False, True],
+            ),
         ):
             noted_exact.clear()
             writer.execute(change.encode())
@@ -169,10 +176,21 @@ def test_a_comparison_of_integers_alone_stays_as_it_was() -> None:
 
 
 def test_an_operand_is_read_only_where_it_is_chosen() -> None:
-    placer = placer_of(Expr.parse('CASE WHEN "o"."i" > "p"."j" THEN "o"."n" ELSE coalesce("p"."m", "o"."n") END'))
+    placer = placer_of(
+        Expr.parse('CASE WHEN "o"."i" > "p"."j" THEN "o"."n" ELSE coalesce("p"."m", "o"."n") END')
+    )
     attempts = Attempts(placer)
-    attempts.of(Expr.parse('CASE WHEN "o"."i" > "p"."j" THEN "o"."n" ELSE coalesce("p"."m", "o"."n") END').node)
-    assert [operand.split(" THEN")[0].count("WHEN") for operand in attempts.operands] == [0, 1, 1, 1]
+    attempts.of(
+        Expr.parse(
+            'CASE WHEN "o"."i" > "p"."j" THEN "o"."n" ELSE coalesce("p"."m", "o"."n") END'
+        ).node
+    )
+    assert [operand.split(" THEN")[0].count("WHEN") for operand in attempts.operands] == [
+        0,
+        1,
+        1,
+        1,
+    ]
     assert attempts.operands[3].count("THEN NULL") == 2, "of the CASE and of the COALESCE"
 
 

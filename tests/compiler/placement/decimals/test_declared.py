@@ -36,7 +36,9 @@ def test_digits_follow_the_rules_of_postgresql(text: str, result: Digits) -> Non
     assert digits(text) == result
 
 
-@pytest.mark.parametrize("text", ["price / 2", "price + free", "coalesce(price, rate)", "round(price)", "1e5"])
+@pytest.mark.parametrize(
+    "text", ["price / 2", "price + free", "coalesce(price, rate)", "round(price)", "1e5"]
+)
 def test_where_digits_differ_by_row_they_are_not_known(text: str) -> None:
     assert digits(text) is None
 
@@ -49,7 +51,9 @@ def test_types_declare_digits_or_do_not() -> None:
 
 
 @pytest.mark.spark
-def test_numbers_without_their_last_digits_are_added(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_numbers_without_their_last_digits_are_added(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     """A numeric(3,-2) holds 99900; Spark has no negative scale."""
     writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, x numeric(3,-2))")
     writer.execute("INSERT INTO t SELECT n, n % 2, n * 150 FROM generate_series(1, 9) AS n")

@@ -107,10 +107,14 @@ SIGNS = (
 
 
 def test_a_group_shows_the_digits_of_its_key(ms: Millstream, database: str) -> None:
-    """Equal numbers of different digits are one group, and PostgreSQL shows any; here all of a group show the same."""
+    """Equal numbers of different digits are one group, and PostgreSQL shows any; here all of a
+    group show the same.
+    """
     with psycopg.connect(database, autocommit=True) as writer:
         writer.execute("CREATE TABLE k (id int PRIMARY KEY, g int, n numeric)")
-        writer.execute("INSERT INTO k VALUES (1, 1, 2.50), (2, 1, 2.50), (3, 2, 7), (4, 2, 1.500), (5, 1, 1e20)")
+        writer.execute(
+            "INSERT INTO k VALUES (1, 1, 2.50), (2, 1, 2.50), (3, 2, 7), (4, 2, 1.500), (5, 1, 1e20)"
+        )
         shows_the_same(ms, writer, KEYS, SHOWN)
 
 
@@ -118,7 +122,9 @@ def test_zeros_keep_their_sign(ms: Millstream, database: str) -> None:
     """Of floating point: 0 and -0 are equal, not the same, and one group."""
     with psycopg.connect(database, autocommit=True) as writer:
         writer.execute("CREATE TABLE k (id int PRIMARY KEY, g int, f float8, r float4)")
-        writer.execute("INSERT INTO k VALUES (1, 1, '-0', '-0'), (2, 2, '-0', '-0'), (3, 2, 7, 7), (4, 2, NULL, NULL)")
+        writer.execute(
+            "INSERT INTO k VALUES (1, 1, '-0', '-0'), (2, 2, '-0', '-0'), (3, 2, 7, 7), (4, 2, NULL, NULL)"
+        )
         shows_the_same(ms, writer, ZEROS, SIGNS)
 
 
@@ -132,9 +138,15 @@ def shows_the_same(
         writer.execute(change.encode())
         assert {report.action for report in ms.refresh_all()} <= {"DIFFERENTIAL", "NO_DATA"}
         for number, query in enumerate(queries.values()):
-            columns = ", ".join(column.name for column in writer.execute(query.encode()).description or ())
+            columns = ", ".join(
+                column.name for column in writer.execute(query.encode()).description or ()
+            )
             texts = [
-                sorted(writer.execute(f"SELECT ROW({columns})::text FROM {rows} AS q".encode()).fetchall())
+                sorted(
+                    writer.execute(
+                        f"SELECT ROW({columns})::text FROM {rows} AS q".encode()
+                    ).fetchall()
+                )
                 for rows in (f"({query})", f"st_{number}")
             ]
             assert texts[0] == texts[1], query

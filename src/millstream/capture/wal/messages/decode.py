@@ -162,10 +162,14 @@ class Values:
 
 
 def walk(data: Bytes, at: Offsets, columns: int, letters: Sequence[int]) -> tuple[Values, Offsets]:
-    """Decode the tuples at these offsets, each after its letter; return their values and where they end."""
+    """Decode the tuples at these offsets, each after its letter; return their values and where they
+    end.
+    """
     count = big_endian(data, at + 1, 2)
     if not np.isin(data[at], letters).all() or (count != columns).any():
-        raise WalNotUnderstood.at(b"", f"a row that is not of {columns} columns as its relation says")
+        raise WalNotUnderstood.at(
+            b"", f"a row that is not of {columns} columns as its relation says"
+        )
     shape = (len(at), columns)
     found = Values(np.empty(shape, np.uint8), np.empty(shape, np.int64), np.empty(shape, np.int64))
     at = at + 3
@@ -175,7 +179,11 @@ def walk(data: Bytes, at: Offsets, columns: int, letters: Sequence[int]) -> tupl
         if not (is_sent | (kind == _N) | (kind == _U)).all():
             raise WalNotUnderstood.at(bytes(data[at[0] : at[0] + 40]), "a value of unknown kind")
         length = np.where(is_sent, big_endian(data, at + 1, 4), NULL)
-        found.kinds[:, column], found.starts[:, column], found.lengths[:, column] = kind, at + 5, length
+        found.kinds[:, column], found.starts[:, column], found.lengths[:, column] = (
+            kind,
+            at + 5,
+            length,
+        )
         at = at + np.where(is_sent, 5 + length, 1)
     return found, at
 
@@ -183,7 +191,9 @@ def walk(data: Bytes, at: Offsets, columns: int, letters: Sequence[int]) -> tupl
 def _whole(
     rows: Rows, layout: RelationMessage, source: Source, found: Decoded, sides: Sequence[Values]
 ) -> list[Values] | None:
-    """Return the captured columns of each side; mark the transactions and return None if they are incomplete."""
+    """Return the captured columns of each side; mark the transactions and return None if they are
+    incomplete.
+    """
     captured = _captured(layout, source)
     if captured is None:
         found.mark(rows.transactions)
@@ -196,7 +206,9 @@ def _whole(
 
 
 def _captured(layout: RelationMessage, source: Source) -> list[int] | None:
-    """Return the positions of the captured columns in these rows; None if one is missing or has another type."""
+    """Return the positions of the captured columns in these rows; None if one is missing or has
+    another type.
+    """
     places = {(column.name, column.type_oid): place for place, column in enumerate(layout.columns)}
     found = [places.get((column.name, column.type_oid)) for column in source.columns]
     return None if None in found else [place for place in found if place is not None]

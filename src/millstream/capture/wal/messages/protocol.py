@@ -1,4 +1,5 @@
-"""Parse what is sent on a replication connection: CopyData frames, and the pgoutput messages in them.
+"""Parse what is sent on a replication connection: CopyData frames, and the pgoutput messages in
+them.
 
     frame     w  start end clock message      a message of pgoutput
               k  end clock reply?             a keepalive: the server has sent everything up to `end`
@@ -7,8 +8,9 @@
     message   B begin  C commit  R relation  Y type  O origin  I insert  U update  D delete  T truncate  M message
               S E c A                         a transaction streamed before its end: chunk, chunk's end, commit, abort
 
-In a chunk (protocol 2) every message inside has the (sub)transaction's id after its first letter. An unknown letter
-becomes `Unknown` and is ignored: new server versions add messages, and 18 sends aborts without being asked.
+In a chunk (protocol 2) every message inside has the (sub)transaction's id after its first letter.
+An unknown letter becomes `Unknown` and is ignored: new server versions add messages, and 18 sends
+aborts without being asked.
 
 Rows are parsed one by one here, for tests and debugging; `decode.py` parses them in bulk.
 """
@@ -50,9 +52,11 @@ def keepalive(frame: bytes) -> Keepalive:
 
 
 def status(position: int, *, ask: bool = False) -> bytes:
-    """Return the status message that everything up to `position` is durable; with `ask`, the server answers at once.
+    """Return the status message that everything up to `position` is durable; with `ask`, the server
+    answers at once.
 
-    Written and flushed are always the same: a server that hears of more written than flushed stops sending keepalives.
+    Written and flushed are always the same: a server that hears of more written than flushed stops
+    sending keepalives.
     """
     if position <= 0:
         raise ValueError("a status without a position would release nothing, or everything")
@@ -258,7 +262,9 @@ def _commit(r: Reader) -> Commit:
 def _relation(r: Reader) -> RelationMessage:
     # A schema without a name is pg_catalog.
     relid, schema, name, identity = r.number(4), r.text() or "pg_catalog", r.text(), r.letter()
-    return RelationMessage(relid, schema, name, identity, tuple(_column(r) for _ in range(r.number(2))))
+    return RelationMessage(
+        relid, schema, name, identity, tuple(_column(r) for _ in range(r.number(2)))
+    )
 
 
 def _column(r: Reader) -> RelationColumn:

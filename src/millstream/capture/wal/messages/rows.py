@@ -1,4 +1,5 @@
-"""Hold the messages of a batch in one array: a row is an offset into it, and values are not Python objects.
+"""Hold the messages of a batch in one array: a row is an offset into it, and values are not Python
+objects.
 
 message, message, ...   zeros   <tab>\\N   <newline>1000<tab>I   <newline>1000<tab>D   ...
                                 └─ NULL, and the beginning of each transaction's rows in the text for COPY
@@ -23,7 +24,9 @@ _TRUNCATE = b"T"[0]
 
 @dataclass(frozen=True)
 class Trailer:
-    """The constants behind the messages of a batch, which become part of the text for COPY; see `copy_text.py`."""
+    """The constants behind the messages of a batch, which become part of the text for COPY; see
+    `copy_text.py`.
+    """
 
     null: int
     starts: Offsets
@@ -55,7 +58,10 @@ class Rows:
         )
 
     def relids(self) -> Offsets:
-        """Return the relation of each row. Not for truncations, which may have several relations."""
+        """Return the relation of each row.
+
+        Not for truncations, which may have several relations.
+        """
         return big_endian(self.data, self.starts, 4)
 
     def truncated(self) -> list[tuple[int, int]]:
@@ -63,7 +69,9 @@ class Rows:
         found = []
         for row in np.flatnonzero(self.letters == _TRUNCATE):
             relids = bytes(self.data[self.starts[row] + 5 : self.ends[row]])
-            found += [(int(self.transactions[row]), int(relid)) for relid in np.frombuffer(relids, ">u4")]
+            found += [
+                (int(self.transactions[row]), int(relid)) for relid in np.frombuffer(relids, ">u4")
+            ]
         return found
 
     def changes(self) -> Rows:
@@ -89,7 +97,9 @@ def lay_out(
     null = int(lengths.sum()) + 8
     sizes = np.fromiter(map(len, begins), np.int64, len(begins))
     trailer = Trailer(null, null + 3 + np.cumsum(sizes) - sizes, sizes)
-    return Rows(data, first + relation_at, ends, data[first + HEADER], transactions, layouts, trailer)
+    return Rows(
+        data, first + relation_at, ends, data[first + HEADER], transactions, layouts, trailer
+    )
 
 
 def big_endian(data: Bytes, at: Offsets, size: int) -> Offsets:
@@ -100,7 +110,8 @@ def big_endian(data: Bytes, at: Offsets, size: int) -> Offsets:
     return number
 
 
-# Ranges longer than this, on average, are sliced; shorter ones are copied byte by byte, by their offsets.
+# Ranges longer than this, on average, are sliced; shorter ones are copied byte by byte, by their
+# offsets.
 _LONG = 100
 # Allocated once: counting would be a third of the work.
 _COUNT = np.arange(1 << 20)

@@ -49,7 +49,8 @@ class SpilledChanges:
     _file: IO[bytes] | None = None
     _file_size: int = 0
     _first: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By subtransaction: the number of changes, and of bytes in the file, before its first change."""
+    """By subtransaction: the number of changes, and of bytes in the file, before its first change.
+    """
 
     @property
     def count(self) -> int:
@@ -62,7 +63,10 @@ class SpilledChanges:
     def open_sub(self, subxid: int) -> None:
         """Record that the next change belongs to this subtransaction."""
         if subxid not in self._first:
-            self._first[subxid] = (self.count, self._file_size + self.size + _LENGTH.size * len(self.tail))
+            self._first[subxid] = (
+                self.count,
+                self._file_size + self.size + _LENGTH.size * len(self.tail),
+            )
 
     def abort_sub(self, subxid: int) -> None:
         """Remove the changes of a subtransaction, if there are any."""
@@ -103,8 +107,15 @@ class SpilledChanges:
         self._file.flush()
 
     def as_one(self, rows: int, size: int) -> Piece | None:
-        """Return all changes as one piece if they are in memory, few, and have one layout, as in most transactions."""
-        if self._file is not None or len(self.layouts) > 1 or len(self.tail) > rows or self.size > size:
+        """Return all changes as one piece if they are in memory, few, and have one layout, as in
+        most transactions.
+        """
+        if (
+            self._file is not None
+            or len(self.layouts) > 1
+            or len(self.tail) > rows
+            or self.size > size
+        ):
             return None
         return Piece(self.layouts[0][1], self.tail)
 

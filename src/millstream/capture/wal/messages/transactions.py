@@ -4,11 +4,12 @@
     S .. E   S .. E   c         protocol 2: large ones also in chunks, before they commit; chunks of
                  A              several alternate, and a subtransaction may be aborted
 
-Rows stay in the bytes that were received. Only the Relation message before a row defines its columns:
-the server's catalog may have changed since. The server sends the layouts again for a transaction in chunks; when it
-commits, these layouts apply to all transactions.
+Rows stay in the bytes that were received. Only the Relation message before a row defines its
+columns: the server's catalog may have changed since. The server sends the layouts again for a
+transaction in chunks; when it commits, these layouts apply to all transactions.
 
-Memory is bounded: if the open transactions have more bytes than the budget, the largest is spilled to disk.
+Memory is bounded: if the open transactions have more bytes than the budget, the largest is spilled
+to disk.
 """
 
 from __future__ import annotations
@@ -79,11 +80,16 @@ class Assembler:
 
     @property
     def is_between(self) -> bool:
-        """True if no transaction is partly received. Chunks do not count: they can be sent again."""
+        """True if no transaction is partly received.
+
+        Chunks do not count: they can be sent again.
+        """
         return self._now is None
 
     def take(self, frame: bytes) -> Transaction | LogicalMessage | None:
-        """Take one `w` frame; return what it completes: a transaction, or a message that belongs to none."""
+        """Take one `w` frame; return what it completes: a transaction, or a message that belongs to
+        none.
+        """
         if frame[HEADER] not in _CHANGES:
             return self._other(frame)
         if self._now is None:
@@ -164,7 +170,9 @@ class Assembler:
     def _stream_commit(self, frame: bytes, xid: int, commit_lsn: int, end_lsn: int) -> Transaction:
         now = self._streamed.pop(xid, None)
         if now is None:
-            raise WalNotUnderstood.at(frame[HEADER:], "the end of a transaction that was never begun")
+            raise WalNotUnderstood.at(
+                frame[HEADER:], "the end of a transaction that was never begun"
+            )
         self.size -= now.changes.size
         self.layouts = {**self.layouts, **(now.own_layouts or {})}
         return Transaction(xid, commit_lsn, end_lsn, now.changes, HEADER + 5, now.messages)
@@ -185,7 +193,8 @@ class Assembler:
 
     def _spill(self) -> None:
         largest = max(
-            [*self._streamed.values(), *([self._now] if self._now else [])], key=lambda each: each.changes.size
+            [*self._streamed.values(), *([self._now] if self._now else [])],
+            key=lambda each: each.changes.size,
         )
         self.size -= largest.changes.size
         largest.changes.spill()

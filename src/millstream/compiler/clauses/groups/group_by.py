@@ -1,7 +1,7 @@
 """Build GROUP BY and HAVING.
 
-Keys and aggregates are the columns of the groups; the select list is computed from these. A subquery inside an
-aggregate is joined to the rows before grouping, any other to the groups.
+Keys and aggregates are the columns of the groups; the select list is computed from these. A
+subquery inside an aggregate is joined to the rows before grouping, any other to the groups.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from millstream.errors import Unsupported
 def build_groups(
     select: exp.Select, wanted: list[exp.Expression], source: BoundRows, subqueries: Subqueries
 ) -> tuple[Relation, list[Expr]]:
-    """Return the groups that satisfy HAVING, and the wanted expressions over them, the binding columns last.
+    """Return the groups that satisfy HAVING, and the wanted expressions over them, the binding
+    columns last.
 
     Binding columns are group keys too.
     """
@@ -36,13 +37,18 @@ def build_groups(
     builder = subqueries.builder
     source, computed = _expand_sets(written, source, builder)
     keys = [Expr.of(unwrapped(source.scope.resolve(key).tree)) for key in written]
-    grouping = Grouping(tuple(dict.fromkeys([*keys, *source.binding_refs])), builder.fresh("g"), builder.aggregates)
+    grouping = Grouping(
+        tuple(dict.fromkeys([*keys, *source.binding_refs])), builder.fresh("g"), builder.aggregates
+    )
     grouping.computed = {key.sql: column for key, column in zip(keys, computed, strict=True)}
     over_groups = _OverGroups(grouping, source, subqueries)
     having = select.args.get("having")
     present = {Expr.of(unwrapped(key)).sql for key in written}
     asked = [replace_grouping_calls(node, present) for node in wanted]
-    exprs = [over_groups.expression(node) for node in (*asked, *(and_operands(having.this) if having else ()))]
+    exprs = [
+        over_groups.expression(node)
+        for node in (*asked, *(and_operands(having.this) if having else ()))
+    ]
     exprs = join_clock_to_groups(source.scope, over_groups.host, exprs, builder.fresh)
     binding_refs = [grouping.over(ref) for ref in source.binding_refs]
     groups = over_groups.relation(one_row=not select.args.get("group"))
@@ -65,7 +71,9 @@ def _expand_sets(
     keys: list[exp.Expression], source: BoundRows, builder: SubqueryBuilder
 ) -> tuple[BoundRows, list[Expr]]:
     """Call the set-returning functions of the keys; return the rows, and the keys over them."""
-    relation, computed = builder.sets.expand(source.rows, [source.scope.resolve(key) for key in keys])
+    relation, computed = builder.sets.expand(
+        source.rows, [source.scope.resolve(key) for key in keys]
+    )
     renamed = dict(zip(source.rows.columns, relation.columns, strict=False))
     columns = {old: Expr(new.sql) for old, new in renamed.items()}
     refs = tuple(ref.substitute(columns) for ref in source.binding_refs)
@@ -95,9 +103,17 @@ class _OverGroups:
         return self.grouping.over(resolved.substitute(columns))
 
     def relation(self, *, one_row: bool) -> Relation:
-        """Return the groups with the subqueries joined; with `one_row`, one row per binding even over no rows."""
+        """Return the groups with the subqueries joined; with `one_row`, one row per binding even
+        over no rows.
+        """
         source = self.source
-        grouped = refuse_unresolved(lambda: self.grouping.relation(self.rows_host.apply_joins(source.rows)))
+        grouped = refuse_unresolved(
+            lambda: self.grouping.relation(self.rows_host.apply_joins(source.rows))
+        )
         fresh = self.subqueries.builder.fresh
-        groups = one_row_per_binding(grouped, source.bindings, fresh) if source.bindings and one_row else grouped
+        groups = (
+            one_row_per_binding(grouped, source.bindings, fresh)
+            if source.bindings and one_row
+            else grouped
+        )
         return refuse_unresolved(lambda: self.host.apply_joins(groups))

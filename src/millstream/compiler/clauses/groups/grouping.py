@@ -6,7 +6,8 @@
     t.a + 1         g.k0 + 1                 key      k0 = t.a
     sum(t.b)        g.m0                     measure  m0 = sum(t.b)
 
-Expressions are rewritten one by one; when all are, the Aggregate is built with what they have collected.
+Expressions are rewritten one by one; when all are, the Aggregate is built with what they have
+collected.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from millstream.algebra.relation import Aggregate, Call, Measure, Named, Relatio
 
 
 class Grouping:
-    """Collects the keys and measures that the select list, HAVING and their subqueries use: a builder."""
+    """Collects the keys and measures that the select list, HAVING and their subqueries use: a
+    builder.
+    """
 
     def __init__(self, keys: tuple[Expr, ...], alias: str, aggregates: Aggregates) -> None:
         self.alias = alias
@@ -33,17 +36,23 @@ class Grouping:
         """Aliases of subqueries that are joined to the groups: their columns are not grouped."""
 
     def over(self, expression: Expr) -> Expr:
-        """Return an expression over the rows as one over the groups; collect the keys and measures it uses."""
+        """Return an expression over the rows as one over the groups; collect the keys and measures
+        it uses.
+        """
         return Expr.of(self._rewrite(expression.node))
 
     def relation(self, relation: Relation) -> Aggregate:
         """Return the groups, with all keys and measures collected so far."""
-        keys = tuple(Named(name, self.computed.get(text, Expr(text))) for text, name in self.keys.items())
+        keys = tuple(
+            Named(name, self.computed.get(text, Expr(text))) for text, name in self.keys.items()
+        )
         measures = tuple(Measure(name, call) for call, name in self.measures.items())
         return Aggregate(relation, keys, measures, self.alias)
 
     def _rewrite(self, node: exp.Expression) -> exp.Expression:
-        """Replace keys and aggregate calls in a syntax tree, in place; a column outside of them becomes a key."""
+        """Replace keys and aggregate calls in a syntax tree, in place; a column outside of them
+        becomes a key.
+        """
         if name := self.keys.get(Expr.of(unwrapped(node)).sql):
             return Expr.ref(self.alias, name).node
         if isinstance(node, exp.Column):
@@ -75,15 +84,25 @@ class Grouping:
             if isinstance(value, exp.Expression):
                 node.set(key, self._rewrite(value))
             elif isinstance(value, list):
-                node.set(key, [self._rewrite(part) if isinstance(part, exp.Expression) else part for part in value])
+                node.set(
+                    key,
+                    [
+                        self._rewrite(part) if isinstance(part, exp.Expression) else part
+                        for part in value
+                    ],
+                )
 
 
 PLAIN = frozenset({"count", "sum", "avg", "min", "max"})
 
 
 def aggregate_call(node: exp.Expression) -> Call:
-    """Return the aggregate call of a syntax node, as text unless it is a plain count, sum, avg, min or max."""
-    inner, where = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
+    """Return the aggregate call of a syntax node, as text unless it is a plain count, sum, avg, min
+    or max.
+    """
+    inner, where = (
+        (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
+    )
     name = function_name(inner)
     if name not in PLAIN or not isinstance(inner, exp.AggFunc) or inner.expressions:
         return Call(name, None, None, Expr.of(node))
@@ -97,7 +116,9 @@ def aggregate_call(node: exp.Expression) -> Call:
 
 
 def function_name(node: exp.Expr) -> str:
-    """Return the name of the called function, with its schema if it is written; '' if the node is no call."""
+    """Return the name of the called function, with its schema if it is written; '' if the node is
+    no call.
+    """
     if isinstance(node, exp.WithinGroup | exp.Filter):
         return function_name(node.this)
     if isinstance(node, exp.Dot):
@@ -122,10 +143,14 @@ class Aggregates:
         if isinstance(node, exp.AggFunc):
             return True
         name = function_name(node) if isinstance(node, exp.Anonymous | exp.Dot) else ""
-        return name == "array_agg" or name in self.names()  # ARRAY(subquery) calls it without its name in the query
+        return (
+            name == "array_agg" or name in self.names()
+        )  # ARRAY(subquery) calls it without its name in the query
 
     def group(self, select: exp.Select) -> bool:
-        """Return True if a SELECT groups its rows: by a clause, or by an aggregate in any clause after WHERE."""
+        """Return True if a SELECT groups its rows: by a clause, or by an aggregate in any clause
+        after WHERE.
+        """
         if select.args.get("group") or select.args.get("having"):
             return True
         clauses = (select.args.get(name) for name in ("order", "distinct"))

@@ -2,8 +2,8 @@
 
     GROUP BY a, ROLLUP (b, c)    ->    (a, b, c), (a, b), (a)
 
-Each set becomes an aggregate of its own, and the query is their UNION ALL. A key that is not in the set is NULL, and
-its bit in GROUPING(...) is 1.
+Each set becomes an aggregate of its own, and the query is their UNION ALL. A key that is not in the
+set is NULL, and its bit in GROUPING(...) is 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ Set = tuple[exp.Expression, ...]
 
 
 def grouping_sets_of(group: exp.Group) -> list[Set] | None:
-    """Return the grouping sets of a GROUP BY; None for a plain one. GROUP BY () is one empty set."""
+    """Return the grouping sets of a GROUP BY; None for a plain one.
+
+    GROUP BY () is one empty set.
+    """
     items = list(group.expressions)
     for clause in ("grouping_sets", "rollup", "cube"):
         items += group.args.get(clause) or ()
@@ -69,7 +72,9 @@ def _keys(item: exp.Expression) -> Set:
 
 
 def replace_grouping_calls(node: exp.Expression, present: set[str]) -> exp.Expression:
-    """Replace each GROUPING(...) by its number in one set; `present` are the texts of the set's keys."""
+    """Replace each GROUPING(...) by its number in one set; `present` are the texts of the set's
+    keys.
+    """
 
     def replace(part: exp.Expression) -> exp.Expression:
         if not (isinstance(part, exp.Anonymous | exp.Func) and _is_grouping(part)):
@@ -99,16 +104,27 @@ def select_of_keys(select: exp.Select, sets: list[Set]) -> exp.Select:
     return bare
 
 
-def select_for_set(select: exp.Select, keys: Set, every: Mapping[str, PgType], aggregates: Aggregates) -> exp.Select:
-    """Return the SELECT grouped by one set; keys of `every` that are not in it become NULLs of their type."""
+def select_for_set(
+    select: exp.Select, keys: Set, every: Mapping[str, PgType], aggregates: Aggregates
+) -> exp.Select:
+    """Return the SELECT grouped by one set; keys of `every` that are not in it become NULLs of
+    their type.
+    """
     present = {Expr.of(key).sql for key in keys}
     alias = _only_alias(select)
     absent = {key: type_ for key, type_ in every.items() if key not in present}
-    nulls = {_unqualified(Expr(key).tree, alias): f"CAST(NULL AS {type_.name})" for key, type_ in absent.items()}
+    nulls = {
+        _unqualified(Expr(key).tree, alias): f"CAST(NULL AS {type_.name})"
+        for key, type_ in absent.items()
+    }
     copy = select.copy()
 
     def null_if_absent(node: exp.Expression) -> exp.Expression:
-        null = None if isinstance(node, exp.Identifier) else nulls.get(_unqualified(unwrapped(node), alias))
+        null = (
+            None
+            if isinstance(node, exp.Identifier)
+            else nulls.get(_unqualified(unwrapped(node), alias))
+        )
         return Expr(null).node if null and not _inside_a_call(node, aggregates) else node
 
     def of_set(node: exp.Expression) -> exp.Expression:
@@ -145,7 +161,9 @@ def _unqualified(node: exp.Expression, alias: str) -> str:
 
 
 def _inside_a_call(node: exp.Expression, aggregates: Aggregates) -> bool:
-    """Return True if a node is inside an aggregate's arguments: there a key is a column in every set."""
+    """Return True if a node is inside an aggregate's arguments: there a key is a column in every
+    set.
+    """
     parent = node.parent
     while isinstance(parent, exp.Expression) and not isinstance(parent, exp.Select):
         if aggregates.is_call(parent):

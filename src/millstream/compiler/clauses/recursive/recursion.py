@@ -3,8 +3,9 @@
     WITH RECURSIVE r AS (base UNION step)      base and step are built on their own
     FROM r in step                             a scan of the recursion itself, known by its depth
 
-PostgreSQL guarantees that base comes first and does not read r, that step has the types of base, and that step reads r
-once: not below an aggregate, not in a subquery of an expression, not on the nullable side of a join.
+PostgreSQL guarantees that base comes first and does not read r, that step has the types of base,
+and that step reads r once: not below an aggregate, not in a subquery of an expression, not on the
+nullable side of a join.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class RecursionBuilder(Protocol):
 
 def reads_itself(cte: exp.CTE) -> bool:
     """Return True if a query of WITH RECURSIVE refers to itself."""
-    tables = [table for table in cte.this.find_all(exp.Table) if not table.db and table.name == cte.alias]
+    tables = [
+        table for table in cte.this.find_all(exp.Table) if not table.db and table.name == cte.alias
+    ]
     return any(not _is_hidden(table, cte) for table in tables)
 
 
@@ -102,7 +105,11 @@ def _without_distinct(term: exp.Expression) -> exp.Expression:
     """Return a term without its DISTINCT, which changes nothing below UNION."""
     select = term.unnest()
     distinct = select.args.get("distinct")
-    if not isinstance(select, exp.Select) or distinct is None or distinct.args.get("on") is not None:
+    if (
+        not isinstance(select, exp.Select)
+        or distinct is None
+        or distinct.args.get("on") is not None
+    ):
         return term
     plain = select.copy()
     plain.set("distinct", None)

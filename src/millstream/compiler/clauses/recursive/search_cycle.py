@@ -1,14 +1,15 @@
 """SEARCH and CYCLE of a recursive query become columns of a plain one.
 
-PostgreSQL adds records to the rows: the place of a row in the search, the path to it. A table cannot hold records
-without a type, so here each of their fields has a column of its own, and no query shows them:
+PostgreSQL adds records to the rows: the place of a row in the search, the path to it. A table
+cannot hold records without a type, so here each of their fields has a column of its own, and no
+query shows them:
 
     SEARCH DEPTH FIRST BY a, b SET seq      "seq.1": a and b of each row on the way here, in one array
     SEARCH BREADTH FIRST BY a SET seq       "seq.0": the number of steps; "seq.1": a
     CYCLE a, b SET again USING path         again; "path.1", "path.2": a and b of each row on the way here
 
-Arrays order and compare as arrays of records do, NULLs too. A SEARCH column that orders no LIMIT, DISTINCT ON or window
-is dropped, unless UNION compares rows by it.
+Arrays order and compare as arrays of records do, NULLs too. A SEARCH column that orders no LIMIT,
+DISTINCT ON or window is dropped, unless UNION compares rows by it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from millstream.compiler.server.viewdef import recursive_columns
 from millstream.errors import Unsupported
 
 _EXACT = frozenset({"int2", "int4", "int8", "numeric"})
-# Arguments of a rewritten WITH query: the columns whose values arrays hold, and those that share one array.
+# Arguments of a rewritten WITH query: the columns whose values arrays hold, and those that share
+# one array.
 _IN_ARRAYS, _TOGETHER = "ms_in_arrays", "ms_together"
 _BASE, _STEP = "__ms_base", "__ms_step"
 
@@ -42,7 +44,11 @@ class _AddedColumn:
 
 def rewrite_search_and_cycle(tree: exp.Expression) -> exp.Expression:
     """Rewrite SEARCH and CYCLE of a syntax tree, in place; return the tree."""
-    ctes = [cte for cte in tree.find_all(exp.CTE, bfs=False) if cte.args.get(SEARCH) or cte.args.get(CYCLE)]
+    ctes = [
+        cte
+        for cte in tree.find_all(exp.CTE, bfs=False)
+        if cte.args.get(SEARCH) or cte.args.get(CYCLE)
+    ]
     for cte in reversed(ctes):
         _rewrite(cte)
     return tree
@@ -82,7 +88,9 @@ def _rewrite(cte: exp.CTE) -> None:
     itself = _alias_of_itself(cte.alias, union.expression.unnest())
     base = _wrap_term(union.this, _Wrapper(_BASE, names, [column.base for column in added]))
     read_again = [(itself, name) for name in added_names]
-    step = _wrap_term(union.expression, _Wrapper(_STEP, names, [column.step for column in added], read_again))
+    step = _wrap_term(
+        union.expression, _Wrapper(_STEP, names, [column.step for column in added], read_again)
+    )
     cycle = cte.args.get(CYCLE)
     union.set("this", base)
     union.set("expression", step.where(_closes_no_cycle(cycle)) if cycle else step)
@@ -120,7 +128,9 @@ class _Wrapper:
     added: list[str]
     """The expressions of the added columns."""
     read_again: Sequence[tuple[str, str]] = ()
-    """The columns, by alias and name, of the recursion itself that the added ones are computed from."""
+    """The columns, by alias and name, of the recursion itself that the added ones are computed
+    from.
+    """
 
 
 def _wrap_term(term: exp.Expression, wrapper: _Wrapper) -> exp.Select:
@@ -129,7 +139,9 @@ def _wrap_term(term: exp.Expression, wrapper: _Wrapper) -> exp.Select:
     for itself, name in wrapper.read_again:
         assert isinstance(inner, exp.Select)
         inner.select(exp.column(_identifier(name), _identifier(itself)), copy=False)
-    names = ", ".join(quoted(name) for name in (*wrapper.names, *(name for _, name in wrapper.read_again)))
+    names = ", ".join(
+        quoted(name) for name in (*wrapper.names, *(name for _, name in wrapper.read_again))
+    )
     own = [f"{wrapper.alias}.{quoted(name)}" for name in wrapper.names]
     listed = ", ".join([*own, *wrapper.added])
     select = parsed(f"SELECT {listed} FROM ({printed(inner)}) AS {wrapper.alias} ({names})")
@@ -142,7 +154,9 @@ def _identifier(name: str) -> exp.Identifier:
 
 
 def _alias_of_itself(name: str, step: exp.Expression) -> str:
-    """Return the alias of the recursion in its step; raise Unsupported if it is not in the FROM of the step itself."""
+    """Return the alias of the recursion in its step; raise Unsupported if it is not in the FROM of
+    the step itself.
+    """
     tables = [table for table in step.find_all(exp.Table) if not table.db and table.name == name]
     in_from = [table.alias_or_name for table in tables if table.find_ancestor(exp.Select) is step]
     if len(in_from) != 1 or not isinstance(step, exp.Select):
@@ -159,7 +173,9 @@ def _alias_of_itself(name: str, step: exp.Expression) -> str:
 
 
 def _search(cte: exp.CTE, query: exp.Expression, *, each_once: bool) -> list[_AddedColumn]:
-    """Return the columns of a SEARCH clause, and let the query order by them; none if it orders nothing by them."""
+    """Return the columns of a SEARCH clause, and let the query order by them; none if it orders
+    nothing by them.
+    """
     clause = cte.args.get(SEARCH)
     if not clause:
         return []
@@ -199,9 +215,13 @@ def _breadth(seq: str, by: Sequence[str]) -> list[_AddedColumn]:
 def _interleaved(seq: str, by: Sequence[str]) -> _AddedColumn:
     """Return one array of the values of all columns in all rows on the way."""
     name = f"{seq}.1"
-    base, step = (", ".join(f"{alias}.{quoted(column)}" for column in by) for alias in (_BASE, _STEP))
+    base, step = (
+        ", ".join(f"{alias}.{quoted(column)}" for column in by) for alias in (_BASE, _STEP)
+    )
     before = f"{_STEP}.{quoted(name)}"
-    return _AddedColumn(name, f"array_cat(NULL, ARRAY[{base}])", f"array_cat({before}, ARRAY[{step}])")
+    return _AddedColumn(
+        name, f"array_cat(NULL, ARRAY[{base}])", f"array_cat({before}, ARRAY[{step}])"
+    )
 
 
 def _arrays(path: str, by: Sequence[str]) -> list[_AddedColumn]:
@@ -232,14 +252,19 @@ def _cycle(cte: exp.CTE, query: exp.Expression) -> list[_AddedColumn]:
         if not _drop_from_idle_order(use):
             _replace(use, [column.name for column in arrays], 1)
     columns = zip(arrays, clause.by, strict=True)
-    pairs = [(f"{_STEP}.{quoted(array.name)}", f"{_STEP}.{quoted(name)}") for array, name in columns]
+    pairs = [
+        (f"{_STEP}.{quoted(array.name)}", f"{_STEP}.{quoted(name)}") for array, name in columns
+    ]
     to, default = clause.to or "true", clause.default or "false"
-    base, step = (f"CASE WHEN {test} THEN {to} ELSE {default} END" for test in ("false", _is_on_path(pairs)))
+    base, step = (
+        f"CASE WHEN {test} THEN {to} ELSE {default} END" for test in ("false", _is_on_path(pairs))
+    )
     return [_AddedColumn(clause.mark, base, step), *arrays]
 
 
 def _is_on_path(pairs: list[tuple[str, str]]) -> str:
-    """Return the condition that a row is on the path to it; `pairs` are the array and the value of each column.
+    """Return the condition that a row is on the path to it; `pairs` are the array and the value of
+    each column.
 
     It is if the positions of its values in the arrays have one in common. NULL equals NULL.
     """
@@ -268,8 +293,14 @@ def _table_of(column: exp.Column) -> str:
     """Return the table without schema that a column belongs to; '' if it belongs to anything else."""
     select = column.find_ancestor(exp.Select)
     while select is not None:
-        items = [item for item in select.find_all(exp.Table, exp.Subquery, exp.Lateral) if _is_in_from(item, select)]
-        matching = [item for item in items if not column.table or item.alias_or_name == column.table]
+        items = [
+            item
+            for item in select.find_all(exp.Table, exp.Subquery, exp.Lateral)
+            if _is_in_from(item, select)
+        ]
+        matching = [
+            item for item in items if not column.table or item.alias_or_name == column.table
+        ]
         if matching:
             item = matching[0]
             return item.name if isinstance(item, exp.Table) and not item.db else ""
@@ -280,14 +311,25 @@ def _table_of(column: exp.Column) -> str:
 def _is_in_from(item: exp.Expression, select: exp.Select) -> bool:
     """Return True if an item is in the FROM of this SELECT, not of one inside it."""
     clause = item.find_ancestor(exp.From, exp.Join, exp.Select)
-    return clause is not None and not isinstance(clause, exp.Select) and item.find_ancestor(exp.Select) is select
+    return (
+        clause is not None
+        and not isinstance(clause, exp.Select)
+        and item.find_ancestor(exp.Select) is select
+    )
 
 
 def _drop_from_idle_order(column: exp.Column) -> bool:
-    """Drop a column from an ORDER BY that does not decide which rows there are; return False for any other place."""
+    """Drop a column from an ORDER BY that does not decide which rows there are; return False for
+    any other place.
+    """
     order = column.find_ancestor(exp.Order)
     query = order.parent if order is not None else None
-    if order is None or not isinstance(query, exp.Select) or limit_text(query) or distinct_on_expressions(query):
+    if (
+        order is None
+        or not isinstance(query, exp.Select)
+        or limit_text(query)
+        or distinct_on_expressions(query)
+    ):
         return False
     others = [term for term in order.expressions if column not in term.find_all(exp.Column)]
     query.set("order", exp.Order(expressions=others) if others else None)
@@ -295,14 +337,19 @@ def _drop_from_idle_order(column: exp.Column) -> bool:
 
 
 def _replace(column: exp.Column, fields: list[str], width: int) -> None:
-    """Replace a column in ORDER BY by its fields; replace its cardinality by the number of rows on the way.
+    """Replace a column in ORDER BY by its fields; replace its cardinality by the number of rows on
+    the way.
 
-    `width` is the number of values that the first field, an array, has for each row; 0 if it is no array. Raise
-    Unsupported if the column is used in another place.
+    `width` is the number of values that the first field, an array, has for each row; 0 if it is no
+    array. Raise Unsupported if the column is used in another place.
     """
     fields_of_column = [exp.column(_identifier(name), column.args.get("table")) for name in fields]
     above = column.parent
-    if isinstance(above, exp.Ordered) and isinstance(above.parent, exp.Order) and (width == 0 or len(fields) == 1):
+    if (
+        isinstance(above, exp.Ordered)
+        and isinstance(above.parent, exp.Order)
+        and (width == 0 or len(fields) == 1)
+    ):
         _order_by_fields(above.parent, above, fields_of_column)
     elif width and isinstance(above, exp.Anonymous) and above.name == "cardinality":
         above.replace(_expression(f"(cardinality({printed(fields_of_column[0])}) / {width})"))
@@ -321,7 +368,9 @@ def _order_by_fields(order: exp.Order, term: exp.Ordered, fields: Sequence[exp.E
     terms = list[exp.Expression]()
     for other in order.expressions:
         if other is term:
-            terms += [exp.Ordered(this=field, desc=descending, nulls_first=descending) for field in fields]
+            terms += [
+                exp.Ordered(this=field, desc=descending, nulls_first=descending) for field in fields
+            ]
         else:
             terms.append(other)
     order.set("expressions", terms)

@@ -1,21 +1,24 @@
-"""Try numeric arithmetic over columns of several tables in Spark, and carry the operands for rows where that fails.
+"""Try numeric arithmetic over columns of several tables in Spark, and carry the operands for rows
+where that fails.
 
-`t.n + u.q` cannot be computed by PostgreSQL while it reads t or u. Spark computes it after the join, but its decimals
-have no NaN, no infinities, and at most 38 digits. So an attempt has the number, and what replaces it:
+`t.n + u.q` cannot be computed by PostgreSQL while it reads t or u. Spark computes it after the
+join, but its decimals have no NaN, no infinities, and at most 38 digits. So an attempt has the
+number, and what replaces it:
 
     t.n + u.q       value      TRY_ADD(i0_c0, i1_c0)       NULL if an operand is, or if Spark has no number for it
                     present    i0_c0 IS NOT NULL OR ...    true if no operand is NULL
                     postfix    ['2.5', '-0.5', '+']        the operands as texts, each operator after its operands
                     written    p0::numeric + p1::numeric   the same for PostgreSQL, over operands sent as JSON
 
-A row in which `value` is NULL and `present` is true needs the replacement. A comparison uses `postfix`, compared by
-every digit (see `spark/numbers.py`); the argument of a sum uses `written`, which PostgreSQL computes when it decodes
-the sum (see `placement/arithmetic.py`):
+A row in which `value` is NULL and `present` is true needs the replacement. A comparison uses
+`postfix`, compared by every digit (see `spark/numbers.py`); the argument of a sum uses `written`,
+which PostgreSQL computes when it decodes the sum (see `placement/arithmetic.py`):
 
-    COALESCE(value > 5, CASE WHEN present THEN MILLSTREAM_EXACT(MILLSTREAM_COMPARE(postfix, ['5']) > 0) END)
+    COALESCE(value > 5, CASE WHEN present THEN MILLSTREAM_EXACT(MILLSTREAM_COMPARE(postfix, ['5']) >
+    0) END)
 
-`+`, `-`, `*` of numbers, `CASE`, `COALESCE` and casts to numeric are tried. Integers among themselves stay integers:
-if they leave their range, that is an error, as in PostgreSQL.
+`+`, `-`, `*` of numbers, `CASE`, `COALESCE` and casts to numeric are tried. Integers among
+themselves stay integers: if they leave their range, that is an error, as in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -48,17 +51,23 @@ if TYPE_CHECKING:
 EXACT = "MILLSTREAM_EXACT"
 """Marks a condition that is evaluated only for rows that need the replacement.
 
-`lowering/context.py` removes the mark, or with `exact=False` replaces the condition by an error: the statement is then
-much smaller, and is run first.
+`lowering/context.py` removes the mark, or with `exact=False` replaces the condition by an error:
+the statement is then much smaller, and is run first.
 """
 
-_TRIED: dict[type[exp.Expression], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
+_TRIED: dict[type[exp.Expression], str] = {
+    exp.Add: "TRY_ADD",
+    exp.Sub: "TRY_SUBTRACT",
+    exp.Mul: "TRY_MULTIPLY",
+}
 _SIGNS: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _NO_DIGITS = Wire("string", "decimal(38,0)", number="decimal")
 
 
 class _NotTried(Exception):
-    """Ends an attempt: with the refusal of a part, or without one if the expression is not arithmetic."""
+    """Ends an attempt: with the refusal of a part, or without one if the expression is not
+    arithmetic.
+    """
 
     def __init__(self, refusal: Unsupported | None = None) -> None:
         super().__init__(refusal)
@@ -79,7 +88,9 @@ class Attempt:
     written: str
     """PostgreSQL's expression; in it, `{p}` stands for the JSON object of the operands."""
     has_decimal: bool = True
-    """False if the declared types have too many digits for a decimal of Spark: `value` is then NULL in every row."""
+    """False if the declared types have too many digits for a decimal of Spark: `value` is then NULL
+    in every row.
+    """
 
     @property
     def is_integer(self) -> bool:
@@ -97,7 +108,9 @@ class Attempts:
 
     placer: OperandPlacer
     lenient: bool = False
-    """Accept numbers without a decimal of Spark, too: they are compared by their operands in every row."""
+    """Accept numbers without a decimal of Spark, too: they are compared by their operands in every
+    row.
+    """
     operands: list[str] = field(default_factory=list)
     """Spark's expressions of the JSON object's values, `p0`, `p1`, ..."""
 
@@ -142,7 +155,11 @@ class Attempts:
         type_ = self.placer.types[expression] if self.placer.is_over_one_table(expression) else None
         if type_ is not None and type_.base == "numeric" and type_.kind == "base":
             return self._numeric(expression, type_)
-        if type_ is not None and (wire := number_wire_of(type_)) is not None and wire.number != "int":
+        if (
+            type_ is not None
+            and (wire := number_wire_of(type_)) is not None
+            and wire.number != "int"
+        ):
             raise _NotTried
         placed = self._placed(expression, "number")
         if placed.wire.number != "int" or placed.type is None:
@@ -158,7 +175,9 @@ class Attempts:
         return placed
 
     def _numeric(self, expression: Expr, type_: PgType) -> Attempt:
-        """Return a numeric of one table: it travels in two columns, as a decimal or, where there is none, as text."""
+        """Return a numeric of one table: it travels in two columns, as a decimal or, where there is
+        none, as text.
+        """
         placed = self._placed(expression, "tried")
         value, untried = placed.expr.sql, self._placed(expression, "untried").expr.sql
         present = f"(({value}) IS NOT NULL OR ({untried}) IS NOT NULL)"
@@ -184,19 +203,35 @@ class Attempts:
     def _operator(self, node: exp.Expression, left: Attempt, right: Attempt) -> Attempt:
         sign, tried = _SIGNS[type(node)], _TRIED[type(node)]
         postfix = (*left.postfix, *right.postfix, f"ARRAY['{sign}']")
-        present, written = f"{left.present} AND {right.present}", f"({left.written} {sign} {right.written})"
+        present, written = (
+            f"{left.present} AND {right.present}",
+            f"({left.written} {sign} {right.written})",
+        )
         if left.is_integer and right.is_integer:
             travels = result_wire(node, (left.wire, left.type), (right.wire, right.type))
             assert not isinstance(travels, Unsupported)
-            return Attempt(f"(({left.value}) {sign} ({right.value}))", *travels, present, postfix, written)
+            return Attempt(
+                f"(({left.value}) {sign} ({right.value}))", *travels, present, postfix, written
+            )
         digits = (digits_of_wire(one.wire, one.type) for one in (left, right))
-        wire_or_none, have_decimals = decimal_of(node, *digits), left.has_decimal and right.has_decimal
+        wire_or_none, have_decimals = (
+            decimal_of(node, *digits),
+            left.has_decimal and right.has_decimal,
+        )
         if wire_or_none is not None and have_decimals:
             value = f"{tried}({left.value}, {right.value})"
             return Attempt(value, wire_or_none, None, present, postfix, written)
         if not self.lenient:
             raise _NotTried(refuse_digits(node))
-        return Attempt("CAST(NULL AS DECIMAL(38, 0))", _NO_DIGITS, None, present, postfix, written, has_decimal=False)
+        return Attempt(
+            "CAST(NULL AS DECIMAL(38, 0))",
+            _NO_DIGITS,
+            None,
+            present,
+            postfix,
+            written,
+            has_decimal=False,
+        )
 
     def _negative(self, node: exp.Neg) -> Attempt:
         inner = self._of(node.this)
@@ -211,14 +246,20 @@ class Attempts:
         wire = decimal_of(exp.Add(), *[digits_of_wire(inner.wire, inner.type)] * 2)
         assert wire is not None
         value = f"CAST({inner.value} AS {wire.spark})"
-        return replace(inner, value=value, wire=wire, type=None, written=f"({inner.written})::numeric")
+        return replace(
+            inner, value=value, wire=wire, type=None, written=f"({inner.written})::numeric"
+        )
 
     # -- alternatives ------------------------------------------------------------------------
 
     def _case(self, node: exp.Case) -> Attempt:
-        conditions = [self._placed(Expr.of(branch.this), "carry").expr.sql for branch in node.args["ifs"]]
+        conditions = [
+            self._placed(Expr.of(branch.this), "carry").expr.sql for branch in node.args["ifs"]
+        ]
         default = node.args.get("default")
-        values = [branch.args["true"] for branch in node.args["ifs"]] + ([default] if default is not None else [])
+        values = [branch.args["true"] for branch in node.args["ifs"]] + (
+            [default] if default is not None else []
+        )
         written, found = list[str](), list[Attempt | None]()
         for place, condition in enumerate(conditions):
             with self._unless(conditions[:place]):
@@ -243,7 +284,8 @@ class Attempts:
 
     @contextmanager
     def _unless(self, others: Sequence[str], wanted: str = "TRUE") -> Iterator[None]:
-        """Guard the operands that are added meanwhile: NULL if one of the `others` holds, or if `wanted` does not.
+        """Guard the operands that are added meanwhile: NULL if one of the `others` holds, or if
+        `wanted` does not.
 
         PostgreSQL does not evaluate them then, and an operand may raise an error.
         """
@@ -251,7 +293,9 @@ class Attempts:
         yield
         whens = " ".join([*(f"WHEN {other} THEN NULL" for other in others), f"WHEN {wanted} THEN"])
         if others or wanted != "TRUE":
-            self.operands[first:] = [f"CASE {whens} {operand} END" for operand in self.operands[first:]]
+            self.operands[first:] = [
+                f"CASE {whens} {operand} END" for operand in self.operands[first:]
+            ]
 
 
 def _has_numeric(placer: OperandPlacer, expression: Expr) -> bool:
@@ -272,11 +316,16 @@ def _is_null(node: exp.Expression) -> bool:
 def _guarded(found: Attempt, condition: str) -> Attempt:
     """Return a number that is NULL unless a condition of Spark holds."""
     value, array = (f"CASE WHEN {condition} THEN {text} END" for text in (found.value, found.array))
-    return replace(found, value=value, postfix=(array,), present=f"({condition} AND {found.present})")
+    return replace(
+        found, value=value, postfix=(array,), present=f"({condition} AND {found.present})"
+    )
 
 
-def _first_that_holds(found: Sequence[Attempt | None], conditions: Sequence[str], written: Sequence[str]) -> Attempt:
-    """Return the alternative of the first condition that holds, else the last one or NULL; None stands for NULL.
+def _first_that_holds(
+    found: Sequence[Attempt | None], conditions: Sequence[str], written: Sequence[str]
+) -> Attempt:
+    """Return the alternative of the first condition that holds, else the last one or NULL; None
+    stands for NULL.
 
     `conditions` are for Spark, `written` the same for PostgreSQL.
     """
@@ -295,7 +344,9 @@ def _first_that_holds(found: Sequence[Attempt | None], conditions: Sequence[str]
         wire, type_ = widened, None
 
     def of(texts: Sequence[str], nothing: str, conditions: Sequence[str]) -> str:
-        whens = " ".join(f"WHEN {one} THEN {text}" for one, text in zip(conditions, texts, strict=False))
+        whens = " ".join(
+            f"WHEN {one} THEN {text}" for one, text in zip(conditions, texts, strict=False)
+        )
         last = texts[-1] if len(texts) > len(conditions) else nothing
         return f"CASE {whens} ELSE {last} END"
 
@@ -311,7 +362,9 @@ def _first_that_holds(found: Sequence[Attempt | None], conditions: Sequence[str]
 
 
 def compare(operator: str, left: Attempt, right: Attempt) -> str:
-    """Return Spark's comparison of two numbers by `=`, `<>`, `<`, `<=`, `>` or `>=`; NULL if one is not present."""
+    """Return Spark's comparison of two numbers by `=`, `<>`, `<`, `<=`, `>` or `>=`; NULL if one is
+    not present.
+    """
     both = f"{left.present} AND {right.present}"
     exact = f"{COMPARE}({left.array}, {right.array}) {operator} 0"
     if not (left.has_decimal and right.has_decimal):

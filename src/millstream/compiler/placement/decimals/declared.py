@@ -1,7 +1,7 @@
 """Infer how many digits a numeric expression has, where its columns declare theirs.
 
-PostgreSQL forgets precision and scale as soon as it computes: `price * quantity` is just `numeric`. But
-its rules are plain, and a sum must show as many digits after the point as PostgreSQL's does:
+PostgreSQL forgets precision and scale as soon as it computes: `price * quantity` is just `numeric`.
+But its rules are plain, and a sum must show as many digits after the point as PostgreSQL's does:
 
     a + b, a - b    the larger scale          a * b    the sum of the scales
     -a, CASE, COALESCE                        the scale all parts share; otherwise it is not known
@@ -44,7 +44,12 @@ def digits_of_type(type_: PgType) -> Digits | None:
     """Return the digits that the type of a column declares; None if it declares none."""
     if type_.base in INTEGERS:
         return Digits(INTEGERS[type_.base], 0)
-    if type_.base == "numeric" and type_.precision is not None and type_.scale is not None and type_.scale >= 0:
+    if (
+        type_.base == "numeric"
+        and type_.precision is not None
+        and type_.scale is not None
+        and type_.scale >= 0
+    ):
         return Digits(max(type_.precision - type_.scale, 0), type_.scale)
     return None
 
@@ -82,7 +87,9 @@ def _computed(node: exp.Expression, one: Digits | None, other: Digits | None) ->
 
 
 def _cast(node: exp.Cast, known: Known) -> Digits | None:
-    """Return the digits of a cast: unchanged by a cast to numeric; by one to numeric(p,s), those of the modifier."""
+    """Return the digits of a cast: unchanged by a cast to numeric; by one to numeric(p,s), those of
+    the modifier.
+    """
     to = node.args["to"]
     if not isinstance(to, exp.DataType) or to.this != exp.DType.DECIMAL:
         return None
@@ -96,7 +103,9 @@ def _alternatives(node: exp.Expression) -> list[exp.Expression]:
     """Return the alternatives of a CASE or COALESCE without NULLs, which have no digits."""
     if isinstance(node, exp.Case):
         default = node.args.get("default")
-        values = [branch.args["true"] for branch in node.args["ifs"]] + ([default] if default is not None else [])
+        values = [branch.args["true"] for branch in node.args["ifs"]] + (
+            [default] if default is not None else []
+        )
     else:
         values = [node.this, *node.expressions]
     return [value for value in values if not isinstance(unwrapped(value), exp.Null)]

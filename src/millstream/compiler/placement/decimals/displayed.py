@@ -1,7 +1,8 @@
 """Compute the displayed scale of a numeric row by row, if its type does not declare it.
 
-PostgreSQL keeps the scale of each value: 1.50 + 2 is 3.50. Spark's decimal has one scale for a whole column, so the
-scale travels beside the number. It follows PostgreSQL's rules, as in `declared.py`:
+PostgreSQL keeps the scale of each value: 1.50 + 2 is 3.50. Spark's decimal has one scale for a
+whole column, so the scale travels beside the number. It follows PostgreSQL's rules, as in
+`declared.py`:
 
     a + b, a - b    the larger scale          a * b    the sum of the scales
     CASE, COALESCE  the scale of the alternative that is chosen
@@ -22,13 +23,21 @@ from millstream.compiler.refusal import collect
 from millstream.errors import Unsupported
 
 
-def displayed_scale(placer: Placer, expression: Expr, placed: Placement) -> Placement | Unsupported | None:
+def displayed_scale(
+    placer: Placer, expression: Expr, placed: Placement
+) -> Placement | Unsupported | None:
     """Return the displayed scale of a numeric, row by row; None if its type or operands declare it."""
     digits = digits_of(placer.branch_names.expanded(expression), placer.digits)
-    if placed.wire.number != "decimal" or (digits is not None and digits.after == placed.wire.scale):
+    if placed.wire.number != "decimal" or (
+        digits is not None and digits.after == placed.wire.scale
+    ):
         return None
     if placer.is_over_one_table(expression):
-        return displayed_scale_leaf(placer, expression) if placer.types[expression].scale is None else None
+        return (
+            displayed_scale_leaf(placer, expression)
+            if placer.types[expression].scale is None
+            else None
+        )
     scale = _scale(placer, expression.node)
     if isinstance(scale, Unsupported):
         return scale
@@ -37,7 +46,9 @@ def displayed_scale(placer: Placer, expression: Expr, placed: Placement) -> Plac
 
 
 def displayed_scale_leaf(placer: Placer, expression: Expr) -> Placement | Unsupported:
-    """Return the displayed scale of an expression over one table, which PostgreSQL computes while reading."""
+    """Return the displayed scale of an expression over one table, which PostgreSQL computes while
+    reading.
+    """
     told = Expr.parse(f"scale({expression.sql})")
     placer.types[told] = INT4
     return placer.place(told, "carry")
@@ -75,7 +86,8 @@ def _scale_of_coalesce(placer: Placer, node: exp.Coalesce) -> str | Unsupported:
 def _scale_of_case(placer: Placer, node: exp.Case) -> str | Unsupported:
     branches, default = node.args["ifs"], node.args.get("default")
     whens = [
-        (_sql(placer.place(Expr.of(branch.this), "carry")), _scale(placer, branch.args["true"])) for branch in branches
+        (_sql(placer.place(Expr.of(branch.this), "carry")), _scale(placer, branch.args["true"]))
+        for branch in branches
     ]
     ifs = collect(_when(condition, scale) for condition, scale in whens)
     otherwise = _scale(placer, default) if default is not None else ""

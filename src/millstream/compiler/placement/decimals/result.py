@@ -3,8 +3,8 @@
     a + b, a - b    one digit more before the point, the larger number after it
     a * b           the sums of both; one more before the point
 
-Of more than 38 digits those before the point are fewer; a value that needs them is an error in Spark, or NULL where the
-operator is tried.
+Of more than 38 digits those before the point are fewer; a value that needs them is an error in
+Spark, or NULL where the operator is tried.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ def result_wire(node: exp.Expression, one: Travels, other: Travels) -> Travels |
     if numbers == {"int"}:
         return max(one, other, key=lambda side: INTEGERS[side[1].base] if side[1] else 0)
     if "float" in numbers:
-        return refuse_across_tables(Expr.of(node), "Floating-point arithmetic overflows silently in Spark.")
+        return refuse_across_tables(
+            Expr.of(node), "Floating-point arithmetic overflows silently in Spark."
+        )
     wire = decimal_of(node, digits_of_wire(*one), digits_of_wire(*other))
     return (wire, None) if wire is not None else refuse_digits(node)
 
 
 def refuse_digits(node: exp.Expression) -> Unsupported:
     """Return the refusal of an operator whose result has too many digits after the point."""
-    return refuse_across_tables(Expr.of(node), "Its exact result has too many digits after the point.")
+    return refuse_across_tables(
+        Expr.of(node), "Its exact result has too many digits after the point."
+    )
 
 
 def digits_of_wire(wire: Wire, type_: PgType | None) -> tuple[int, int]:
@@ -68,4 +72,11 @@ def common_decimal(digits: Sequence[tuple[int, int]]) -> Wire:
 
 def _decimal(before: int, after: int) -> Wire:
     precision = min(38, before + after)
-    return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
+    return Wire(
+        "string",
+        f"decimal({precision},{after})",
+        equal=True,
+        ordered=True,
+        number="decimal",
+        scale=after,
+    )

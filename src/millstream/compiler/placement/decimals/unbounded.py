@@ -1,8 +1,8 @@
 """Find the numerics that may have more digits after the point than Spark's decimals.
 
-A column declared numeric(p,s) has s of them; a column declared numeric usually has as many as somebody typed. A
-quotient has as many as PostgreSQL chooses for 16 significant digits: 1 / 3.0 has 20. Averages are quotients, and an
-unknown function is treated as one.
+A column declared numeric(p,s) has s of them; a column declared numeric usually has as many as
+somebody typed. A quotient has as many as PostgreSQL chooses for 16 significant digits: 1 / 3.0 has
+20. Averages are quotients, and an unknown function is treated as one.
 
 >>> [is_unbounded(Expr.parse(text), lambda ref: False) for text in ("x / 3", "round(x / 3, 2)")]
 [True, False]
@@ -27,7 +27,9 @@ _PASSING = frozenset({"abs", "greatest", "least", "nullif", "mod"})
 
 
 def is_unbounded(expression: Expr, known: Callable[[Ref], bool]) -> bool:
-    """True if a value of an expression may have more digits than its operands; `known` tells it of columns."""
+    """True if a value of an expression may have more digits than its operands; `known` tells it of
+    columns.
+    """
     return _unbounded(expression.tree, known)
 
 
@@ -51,22 +53,38 @@ def unbounded_group_columns(aggregate: Aggregate) -> frozenset[str]:
     """Return the unbounded columns of an aggregate."""
     below = unbounded_columns(flatten(aggregate.input), aggregate.refs())
     keys = {key.name for key in aggregate.keys if is_unbounded(key.expr, below.__contains__)}
-    return frozenset(keys | {measure.name for measure in aggregate.measures if _is_unbounded_call(measure.call, below)})
+    return frozenset(
+        keys
+        | {
+            measure.name
+            for measure in aggregate.measures
+            if _is_unbounded_call(measure.call, below)
+        }
+    )
 
 
 def unbounded_window_columns(window: Window) -> frozenset[str]:
     """Return the unbounded columns of a window."""
     below = unbounded_columns(flatten(window.input), window.input.columns)
-    exprs = [*(Expr(ref.sql) for ref in window.input.columns), *(call.expr for call in window.calls)]
+    exprs = [
+        *(Expr(ref.sql) for ref in window.input.columns),
+        *(call.expr for call in window.calls),
+    ]
     return frozenset(
-        name for name, expr in zip(window.names, exprs, strict=True) if is_unbounded(expr, below.__contains__)
+        name
+        for name, expr in zip(window.names, exprs, strict=True)
+        if is_unbounded(expr, below.__contains__)
     )
 
 
 def _is_unbounded_call(call: Call, below: set[Ref]) -> bool:
     if call.text is not None or call.function == "avg":
         return True
-    return call.function != "count" and call.argument is not None and is_unbounded(call.argument, below.__contains__)
+    return (
+        call.function != "count"
+        and call.argument is not None
+        and is_unbounded(call.argument, below.__contains__)
+    )
 
 
 def _unbounded(node: exp.Expression, known: Callable[[Ref], bool]) -> bool:
