@@ -277,7 +277,8 @@ def test_the_control_by_positions_in_the_log_is_caught(
 
         monkeypatch.setitem(type(run.watched[0]).slice.__globals__, "origin_condition", by_position)
         slow.execute("COMMIT")
-        with pytest.raises(AssertionError, match="too many"):
+        # Which of the wrong rows is met first depends on the other writers.
+        with pytest.raises(AssertionError, match=r"too many|missing"):
             run.check()
     _end_prepared(conn)
 
