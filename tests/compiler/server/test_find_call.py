@@ -5,7 +5,9 @@ tell.
 from __future__ import annotations
 
 import pytest
+from sqlglot.expressions import Expr, Expression
 
+from millstream.compiler.server import find_call
 from millstream.compiler.server.plan_query import plan_query
 from millstream.errors import Volatile
 from millstream.postgres.connection import Connection
@@ -35,3 +37,24 @@ def test_a_conversion_by_text_is_not_placed(planner: Connection) -> None:
     with pytest.raises(Volatile) as raised:
         plan_query(planner, "SELECT r::text AS a FROM t")
     assert raised.value.position is None
+
+
+@pytest.mark.parametrize(("columns", "is_found"), [(30, True), (90, False)])
+def test_a_call_is_looked_for_only_as_long_as_that_is_quick(
+    planner: Connection, monkeypatch: pytest.MonkeyPatch, columns: int, is_found: bool
+) -> None:
+    """Every node of a query of 90 columns was tried, and each try reads the whole query: 10 s."""
+    tried = list[object]()
+    ask = find_call._calls_without
+
+    def counted(conn: Connection, oid: int, tree: Expression, node: Expr, type_: str) -> int:
+        tried.append(node)
+        return ask(conn, oid, tree, node, type_)
+
+    monkeypatch.setattr(find_call, "_calls_without", counted)
+    with pytest.raises(Volatile) as raised:
+        plan_query(
+            planner,
+            f"SELECT {', '.join(f'x + {n} AS x{n}' for n in range(columns))}, tz + iv FROM t",
+        )
+    assert bool(tried) == (raised.value.position is not None) == is_found

@@ -30,7 +30,7 @@ def find_call(
         return named[0]
     nodes = named or list(tree.find_all(exp.Binary, exp.Cast, bfs=False))
     calls = _number_of_calls(canonical.tree, function.oid)
-    if not calls or len(nodes) > _TRIED:
+    if not calls or len(nodes) * sum(1 for _ in tree.walk()) > _MOST_WORK:
         return None
     result = _result_type(conn, function.oid)
     types = [printed(node.to) if isinstance(node, exp.Cast) else result for node in nodes]
@@ -43,8 +43,9 @@ def find_call(
     return next((node for node in around if not _contains_another(node, around)), None)
 
 
-# As many nodes are tried: each is a question to the server.
-_TRIED = 100
+# Each node tried is a question to the server, which takes as long as the query is large. Their
+# product is limited: some two seconds.
+_MOST_WORK = 20_000
 
 
 def _contains_another(node: exp.Expr, others: Sequence[exp.Expr]) -> bool:
