@@ -456,6 +456,14 @@ KEPT: tuple[Kept, ...] = (
         "that of each",
     ),
     Kept(
+        "a named window, and one that extends it; a frame without BETWEEN",
+        "SELECT id, sum(amount) OVER (w ORDER BY id ROWS 3 PRECEDING) AS t FROM orders "
+        "WINDOW w AS (PARTITION BY customer)",
+        ("window", "join"),
+        "the whole window is written after OVER",
+        "that of a window",
+    ),
+    Kept(
         "OVER without PARTITION BY",
         "SELECT id, sum(amount) OVER (ORDER BY id) AS running FROM orders",
         ("window", "join"),
@@ -632,13 +640,6 @@ REFUSED: tuple[Refused, ...] = (
         "MS102",
         "a query without columns",
         "`SELECT 1 AS one`",
-    ),
-    Refused(
-        "a window that extends a named one",
-        "SELECT id, sum(amount) OVER (w ORDER BY id) AS t FROM orders WINDOW w AS (PARTITION BY customer)",
-        "MS102",
-        "a window that extends a named one",
-        "the whole window after OVER",
     ),
     Refused(
         "a condition that Spark cannot evaluate, in ON of an outer join or in EXISTS, or without an equality",

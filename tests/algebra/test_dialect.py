@@ -21,6 +21,9 @@ from millstream.testing import oracle
         "SELECT string_agg(DISTINCT x, ',' ORDER BY x)",
         "SELECT shop.total(x) FILTER(WHERE x > 1)",
         "SELECT * FROM (VALUES (1, 2), (3, 4)) AS v(a, b)",
+        "SELECT rank() OVER (w ORDER BY y ROWS 3 PRECEDING EXCLUDE TIES) FROM t WINDOW w AS (PARTITION BY z)",
+        "SELECT rank() OVER (ORDER BY y RANGE UNBOUNDED PRECEDING) FROM t",
+        "SELECT t.a FROM (t JOIN u USING (id) AS j)",
     ],
 )
 def test_a_statement_is_printed_as_the_server_wrote_it(text: str) -> None:

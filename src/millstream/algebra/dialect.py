@@ -41,6 +41,9 @@ _FIELDS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "TO"})
 # Keys for the SEARCH and CYCLE clauses of a WITH query: sqlglot knows them for the last query and
 # one column only.
 SEARCH, CYCLE = "ms_search", "ms_cycle"
+# Key for the name that `JOIN ... USING (k) AS name` gives to the merged columns. The server names it
+# nowhere else: it prints their own names.
+USING_ALIAS = "ms_using_alias"
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,12 @@ class Verbatim(Postgres):
             self._retreat(start)
             return super()._parse_lateral()
 
+        def _parse_join(self, *args: Any, **options: Any) -> exp.Join | None:
+            join = super()._parse_join(*args, **options)
+            if join is not None and join.args.get("using") and self._match(TokenType.ALIAS):
+                join.set(USING_ALIAS, self._parse_id_var())
+            return join
+
         def _parse_cte(self) -> Any:  # sqlglot says CTE, or a function of other dialects
             cte = super()._parse_cte()
             if isinstance(cte, exp.CTE) and self._match_text_seq("SEARCH"):
@@ -268,6 +277,19 @@ class Verbatim(Postgres):
         def cte_sql(self, expression: exp.CTE) -> str:
             clauses = (expression.args.get(SEARCH), expression.args.get(CYCLE))
             return " ".join([super().cte_sql(expression), *(one.sql for one in clauses if one)])
+
+        def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
+            alias = expression.args.get(USING_ALIAS)
+            text = super().join_sql(expression, join_op)
+            return f"{text} AS {self.sql(alias)}" if alias is not None else text
+
+        def windowspec_sql(self, expression: exp.WindowSpec) -> str:
+            """Print a frame without BETWEEN as it was read: ROWS 3 PRECEDING."""
+            if expression.args.get("end"):
+                return super().windowspec_sql(expression)
+            parts = [self.sql(expression, part) for part in ("kind", "start", "start_side")]
+            exclude = self.sql(expression, "exclude")
+            return " ".join(filter(None, [*parts, exclude and f"EXCLUDE {exclude}"]))
 
         def not_sql(self, expression: exp.Not) -> str:
             """Print IS NOT and !~ as operators; the server prints any other NOT before parentheses."""

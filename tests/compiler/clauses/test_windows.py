@@ -7,11 +7,10 @@ from itertools import count
 import pytest
 from sqlglot import exp
 
-from millstream.algebra.dialect import parsed
+from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Scan, Window
 from millstream.compiler.clauses.windows import build_windows, inline_named_windows
-from millstream.errors import Unsupported
 from millstream.testing.planning_server import table
 
 T = Scan(table("t", "a int4, b int4, c int4"), "t")
@@ -44,12 +43,24 @@ def test_expressions_without_window_calls_stay() -> None:
     assert build_windows(T, [Expr.ref("t", "a")], fresh) == (T, [Expr.ref("t", "a")])
 
 
-def test_a_named_window_is_written_out_and_one_that_extends_it_refused() -> None:
-    select = parsed("SELECT sum(x) OVER w FROM t WINDOW w AS (PARTITION BY y)")
+@pytest.mark.parametrize(
+    ("over", "windows", "whole"),
+    [
+        ("w", "w AS (PARTITION BY y)", "(PARTITION BY y)"),
+        ("(w ORDER BY z)", "w AS (PARTITION BY y)", "(PARTITION BY y ORDER BY z)"),
+        ("v", "w AS (PARTITION BY y), v AS (w ORDER BY z)", "(PARTITION BY y ORDER BY z)"),
+        (
+            "(v ROWS 1 PRECEDING)",
+            "w AS (PARTITION BY y), v AS (w ORDER BY z)",
+            "(PARTITION BY y ORDER BY z ROWS 1 PRECEDING)",
+        ),
+        ("w", "w AS (ORDER BY z ROWS 1 PRECEDING)", "(ORDER BY z ROWS 1 PRECEDING)"),
+    ],
+)
+def test_a_named_window_and_one_that_extends_it_are_written_out(
+    over: str, windows: str, whole: str
+) -> None:
+    """The window that another named one extends was lost."""
+    select = parsed(f"SELECT sum(x) OVER {over} FROM t WINDOW {windows}")
     assert isinstance(select, exp.Select)
-    call = next(inline_named_windows(select).expressions[0].find_all(exp.Window))
-    assert [key.sql() for key in call.args["partition_by"]] == ["y"]
-    extended = parsed("SELECT sum(x) OVER (w ORDER BY z) FROM t WINDOW w AS (PARTITION BY y)")
-    assert isinstance(extended, exp.Select)
-    with pytest.raises(Unsupported, match="extends a named one"):
-        inline_named_windows(extended)
+    assert printed(inline_named_windows(select).expressions[0]) == f"SUM(x) OVER {whole}"

@@ -7,13 +7,12 @@ sum(x) OVER (PARTITION BY a), rank() OVER (PARTITION BY b ORDER BY y)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref, transform, unwrapped
 from millstream.algebra.relation import Named, Project, Relation, Window
-from millstream.errors import Unsupported
 
 
 def build_windows(
@@ -48,26 +47,30 @@ def _project_used(
 
 
 def inline_named_windows(select: exp.Select) -> exp.Select:
-    """Replace each `OVER w` by the definition of w, in place; raise Unsupported if it extends the
-    definition.
-    """
+    """Replace each `OVER w` and `OVER (w ORDER BY ...)` by the whole window, in place."""
     named = {window.name: window for window in select.args.get("windows") or ()}
     for call in list(select.find_all(exp.Window)):
-        alias = call.args.get("alias")
-        if alias is None or call.find_ancestor(exp.Select) is not select or call in named.values():
-            continue
-        definition = named.get(alias.name)
-        if definition is None or call.args.get("order") or call.args.get("spec"):
-            raise Unsupported.construct(
-                "a window that extends a named one",
-                reason="Millstream does not maintain it yet.",
-                way_round="Write the whole window after OVER.",
-                node=call,
-            )
-        for part in ("partition_by", "order", "spec"):
-            call.set(part, definition.args.get(part))
-        call.set("alias", None)
+        if call.find_ancestor(exp.Select) is select and call not in named.values():
+            _inline_window(call, named)
     return select
+
+
+def _inline_window(call: exp.Window, named: Mapping[str, exp.Window]) -> None:
+    """Give a call what it takes from the windows that it names: one may extend another."""
+    while alias := call.args.get("alias"):
+        definition = named[alias.name]
+        call.set("alias", definition.args.get("alias"))
+        for part in _WINDOW_PARTS:
+            inherited = definition.args.get(part)
+            if inherited and not call.args.get(part):
+                call.set(part, _copied(inherited))
+
+
+_WINDOW_PARTS = ("partition_by", "order", "spec")
+
+
+def _copied(part: exp.Expr | list[exp.Expr]) -> exp.Expr | list[exp.Expr]:
+    return [one.copy() for one in part] if isinstance(part, list) else part.copy()
 
 
 def _calls(expressions: Sequence[Expr]) -> list[exp.Window]:

@@ -267,7 +267,8 @@ def _windowed(m: Maker) -> Body:
     nulls = m.one_of(["", "", " NULLS FIRST", " DESC NULLS LAST", " DESC"])
     ordered = f"({by}ORDER BY {', '.join(m.dice.sample([j, h, g], 3))}{nulls})"
     excluded = m.one_of(["", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"])
-    rows = f"({by}ORDER BY {j}, {h}, {g} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW{excluded})"
+    frame = m.one_of(["BETWEEN 1 PRECEDING AND CURRENT ROW", "1 PRECEDING"])
+    rows = f"({by}ORDER BY {j}, {h}, {g} ROWS {frame}{excluded})"
     values = f"({by}ORDER BY {j} RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})"
     groups = f"({by}ORDER BY {g}{nulls} GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})"
     calls = {
@@ -281,13 +282,15 @@ def _windowed(m: Maker) -> Body:
         "range": RandomTerm(f"sum({j}) OVER {values}", "int8"),
         "groups": RandomTerm(f"count({h}) OVER {groups}", "int8"),
         "named": RandomTerm("dense_rank() OVER w", "int8"),
+        "extending": RandomTerm(f"count(*) OVER (w ORDER BY {j}, {h})", "int8"),
         "filtered over": RandomTerm(f"count(*) FILTER (WHERE {h} > 1) OVER {ordered}", "int8"),
     }
     call = m.part(*calls)
     shown = _join_columns(inner)
     extra = hiding(m, list(shown.values()))
     text, columns = _select(m, inner, {**shown, "e0": calls[call], **extra}, filtered=0.3)
-    return text + (f" WINDOW w AS {ordered}" if call == "named" else ""), columns
+    window = {"named": f" WINDOW w AS {ordered}", "extending": f" WINDOW w AS ({by})"}
+    return text + window.get(call, ""), columns
 
 
 def _with_values(m: Maker) -> Body:

@@ -38,7 +38,8 @@ def _joined(m: Maker, items: list[Item]) -> FromSource:
         m.parts.add(f"{kind} join")
         if len(there) == 1 and m.chance(0.1):
             m.parts.add(f"{kind} using")
-            text += f" {kind} JOIN {item.sql} USING ({'cid, ' if m.cased else ''}j)"
+            named = m.one_of(["", " AS merged"])
+            text += f" {kind} JOIN {item.sql} USING ({'cid, ' if m.cased else ''}j){named}"
         elif kind == "INNER" and m.chance(0.15):
             text += f" CROSS JOIN {item.sql}"
             conditions.append(tie(m, m.one_of(there), item))

@@ -164,6 +164,8 @@ PRODUCTIONS: dict[str, Test] = {
     "window function": _node("WINDOWFUNC"),
     "window FILTER": _filled("WINDOWFUNC", "aggfilter"),
     "WINDOW clause": _written(r"\bWINDOW \w+ AS"),
+    "window that extends a named one": _written(r"OVER \(w\b"),
+    "frame without BETWEEN": _written(r"(ROWS|RANGE|GROUPS) (UNBOUNDED|\d+|CURRENT)"),
     "frame by ROWS": _frame("ROWS"),
     "frame by RANGE": _frame("RANGE"),
     "frame by GROUPS": _frame("GROUPS"),
