@@ -151,6 +151,53 @@ def test_the_names_of_files_in_the_docs_are_there() -> None:
     assert missing == []
 
 
+def test_the_names_in_files_that_the_docs_tell_are_there() -> None:
+    """A name of the code was changed, and pages went on telling the former one."""
+    told = [
+        (page.name, name, path)
+        for page in PAGES
+        for name, path in re.findall(
+            r"`([\w.]+)(?:\([^`]*\))?`\s+in\s+`([\w/]+\.py)`", page.read_text()
+        )
+    ]
+    assert len(told) > 20
+    assert [
+        one for one in told if not re.search(rf"\b{one[1].rpartition('.')[2]}\b", _code(one[2]))
+    ] == []
+
+
+def _code(path: str) -> str:
+    bases = (ROOT, ROOT / "src" / "millstream", ROOT / "src" / "millstream" / "compiler")
+    return next(file.read_text() for base in bases if (file := base / path).exists())
+
+
+def test_the_attributes_that_the_docs_name_are_there() -> None:
+    named = {
+        (page.name, *found)
+        for page in PAGES
+        for found in re.findall(r"`([A-Z]\w+)\.(\w+)(?:\(.*?\))?`", page.read_text())
+    }
+    source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    classes = dict(re.findall(r"^class (\w+)\b(.*?)(?=^\S|\Z)", source, re.DOTALL | re.MULTILINE))
+    missing = [
+        one
+        for one in named
+        if one[1] in classes and not re.search(rf"\b{one[2]}\b", classes[one[1]])
+    ]
+    assert len([one for one in named if one[1] in classes]) > 3
+    assert missing == []
+
+
+def test_the_plans_that_the_docs_name_are_there() -> None:
+    plans = {
+        (page.name, name)
+        for page in PAGES
+        for name in re.findall(r"`(?:[\w/]+/)?([\w*]+\.txt)`", page.read_text())
+    }
+    assert len(plans) > 20
+    assert [one for one in plans if not list((ROOT / "tests").rglob(one[1]))] == []
+
+
 @pytest.mark.parametrize(
     ("page", "least"),
     [("reliability.md", 100), ("security.md", 10), ("explain/schema-changes.md", 15)],
