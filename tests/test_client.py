@@ -119,7 +119,7 @@ def test_bad_input_of_every_kind_is_an_error_of_ours_or_none(filled: Millstream)
             for what, value in BAD.items():
                 if kind.default is value or (name == "drop_stream_table" and value is True):
                     continue
-                error = raised(lambda given={**good, parameter: value}, act=act: act(**given))  # type: ignore[misc]
+                error = raised(lambda given={**good, parameter: value}, act=act: act(**given))  # type: ignore[misc]  # a lambda with a default
                 if error is not None and (
                     not isinstance(error, MillstreamError) or isinstance(error, InternalError)
                 ):
@@ -170,7 +170,7 @@ def test_bad_arguments_of_connect_are_errors_of_ours(database: str, spark: Spark
     for parameter, values in places.items():
         for value in values:
             given = {"dsn": database, "spark": spark, parameter: value}
-            error = raised(lambda given=given: millstream.connect(**given).close())  # type: ignore[misc]
+            error = raised(lambda given=given: millstream.connect(**given).close())  # type: ignore[misc]  # a lambda with a default
             if not isinstance(error, MillstreamError) or isinstance(error, InternalError):
                 wrong.append(f"connect({parameter}={value!r}): {type(error).__name__}: {error}")
     # An empty connection string means libpq's defaults, which may lead to a server.
@@ -235,5 +235,5 @@ def test_interrupts_pass_the_door() -> None:
 def test_settings_are_no_exception() -> None:
     for bad in BAD.values():
         for name in Settings.model_fields:
-            error = raised(lambda given={name: bad}: Settings(**given))  # type: ignore[misc]
+            error = raised(lambda given={name: bad}: Settings(**given))  # type: ignore[misc]  # a lambda with a default
             assert error is None or isinstance(error, BadSetting), f"{name}={bad!r}: {error!r}"

@@ -56,6 +56,34 @@ def test_the_tests_that_run_once_or_first_are_there() -> None:
     ] == []
 
 
+# Silenced: a warning of mypy or ruff, and an error that is passed over.
+SILENCED = re.compile(r"#\s*(?:type: ignore|noqa)[^#-]*$")
+PASSED_OVER = re.compile(r"\bsuppress\(|\bexcept:|\bexcept Exception:")
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "bench", "docs"])
+def test_every_silenced_warning_has_its_reason_beside_it(folder: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if SILENCED.search(line)
+    ]
+    assert found == []
+
+
+def test_every_error_that_is_passed_over_has_its_reason_beside_it() -> None:
+    """A comment within three lines, or a `raise`."""
+    found = list[str]()
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines):
+            around = lines[max(number - 3, 0) : number + 8]
+            if PASSED_OVER.search(line) and not re.search(r"# |\braise\b", "\n".join(around)):
+                found.append(f"{path.relative_to(ROOT)}:{number + 1}: {line.strip()}")
+    assert found == []
+
+
 # The modules that read text by regular expressions, each with the text that it reads. SQL is built
 # of objects: psycopg.sql for statements, sqlglot's nodes for queries.
 READ_BY_REGEX = {

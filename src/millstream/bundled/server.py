@@ -158,6 +158,7 @@ class Server:
 
 def _signal_each(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
+        # It may have ended since the list was read.
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 

@@ -133,6 +133,7 @@ class Journal:
     def close(self) -> None:
         """Close the session."""
         if self._conn is not None:
+            # The session may be lost: then there is nothing to close.
             with suppress(psycopg.Error):
                 self._conn.close()
             self._conn = None

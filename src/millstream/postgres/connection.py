@@ -223,6 +223,7 @@ def hang_up(conn: Connection) -> None:
     it closed.
     """
     with (
+        # It may be closed already.
         contextlib.suppress(OSError, psycopg.OperationalError),
         socket.socket(fileno=os.dup(conn.fileno())) as line,
     ):

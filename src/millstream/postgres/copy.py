@@ -112,6 +112,7 @@ class Parts:
     def close(self) -> None:
         """Delete the file."""
         if self._file is not None:
+            # If the disk is full, closing cannot write the rest either.
             with suppress(OSError):
                 self._file.close()
 

@@ -44,6 +44,7 @@ def refuse_cycle_of_new(conn: Connection, id: int, name: str, found: Sequence[Up
         return
     whole = recorded_graph(conn).reading(id, _reads(id, found))
     for other, query in upstreams.queries_with_name(conn, name):
+        # Its own refresh reports a query that the server rejects.
         with suppress(BadQuery):
             whole = whole.reading(other, _reads(other, upstreams_under(conn, query)))
     _refuse_cycle(whole, id)

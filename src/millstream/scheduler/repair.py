@@ -194,6 +194,7 @@ def _release_unread(context: SchedulerContext) -> None:
     """End the capture of sources that were dropped, or that no stream table reads any more."""
     sources.remove_dependencies_on_dropped(context.conn)
     for source in sources.unread(context.conn):
+        # The source is in use: the next repair removes them.
         with suppress(LockNotHad):
             triggers.remove(context.conn, source.relid, patience=HASTY)
 

@@ -61,5 +61,6 @@ class Watchdog:
 
     def release(self) -> None:
         """End the watch: Java has ended, and its process id may soon be reused."""
+        # The shell may have ended too, after it saw Java end.
         with suppress(OSError):
             self._process.communicate(b"ended\n")

@@ -40,6 +40,7 @@ class Proxy:
 
     def _accept(self) -> None:
         while not self._ended.is_set():
+            # Closed at the end, or the server is down: the client then sees a lost connection.
             with contextlib.suppress(OSError):
                 client, _ = self._listener.accept()
                 server = socket.socket(socket.AF_UNIX)
@@ -52,6 +53,7 @@ class Proxy:
                 ).start()
 
     def _forward(self, client: socket.socket, server: socket.socket, silent: Event) -> None:
+        # Either side may end the connection.
         with client, server, contextlib.suppress(OSError):
             ends = [client, server]
             while not self._ended.is_set():

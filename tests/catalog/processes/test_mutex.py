@@ -21,7 +21,7 @@ import pytest
 import millstream
 from millstream.catalog import stream_tables
 from millstream.catalog.installation import install
-from millstream.catalog.processes.mutex import Mutex
+from millstream.catalog.processes.mutex import Mutex, Name
 from millstream.errors import Busy, LockNotHad
 from millstream.postgres.connection import Connection
 from millstream.postgres.table_locks import Patience
@@ -102,16 +102,16 @@ def test_a_block_that_ends_by_an_error_gives_its_locks_back(
 
 
 @pytest.mark.parametrize("name", ["leader", "transitions"])
-def test_one_process_has_the_lock_of_that_name(conn: Connection, make: Make, name: str) -> None:
+def test_one_process_has_the_lock_of_that_name(conn: Connection, make: Make, name: Name) -> None:
     first, second = make(), make()
-    with first.exclusive(name) as is_first:  # type: ignore[arg-type]  # one of the two names
+    with first.exclusive(name) as is_first:
         assert is_first
         assert first.is_held()
-        assert first.holder(name) is None, "nobody else"  # type: ignore[arg-type]
-        with second.exclusive(name) as is_second:  # type: ignore[arg-type]
+        assert first.holder(name) is None, "nobody else"
+        with second.exclusive(name) as is_second:
             assert not is_second
-            assert "millstream locks" in (second.holder(name) or "")  # type: ignore[arg-type]
-    with second.exclusive(name) as is_second:  # type: ignore[arg-type]
+            assert "millstream locks" in (second.holder(name) or "")
+    with second.exclusive(name) as is_second:
         assert is_second
 
 
@@ -190,7 +190,7 @@ def test_a_lock_on_a_stream_table_holds_no_snapshot(conn: Connection, make: Make
 
 CHILD = """
 import sys, time
-from millstream.catalog.processes.mutex import Mutex
+from millstream.catalog.processes.mutex import Mutex, Name
 mutex = Mutex(sys.argv[1])
 with mutex.exclusive("leader") as leads, mutex.stream_tables([int(sys.argv[2])]) as free:
     print(leads, free, flush=True)

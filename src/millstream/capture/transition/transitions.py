@@ -309,6 +309,7 @@ def tidy(context: TransitionContext) -> None:
     if slots.get(context.conn, name) is None:
         return
     if any(source.uses_wal for source in sources.every(context.conn)):
+        # A table is in use: the next look unpublishes it.
         with suppress(LockNotHad):
             cutover.unpublish_unused(context.conn)
     else:

@@ -322,6 +322,7 @@ def _remove_in_parts(conn: Connection, cascade: bool, forget: bool, patience: Pa
     _check_strangers(conn, cascade)
     if not forget:
         for table in _present(conn):
+            # Raised by the trial itself, at its end.
             with suppress(_RolledBack):
                 under_lock(
                     conn,

@@ -196,6 +196,7 @@ def _opened(dsn: str, application_name: str) -> Connection:
 
 
 def _is_lost(conn: Connection) -> bool:
+    # An error is what a lost session gives; the last line tells.
     with suppress(psycopg.OperationalError):
         # Does not wait. The first takes in what the server said at the end, the second that it has
         # ended.

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import psycopg
+
 from millstream.algebra.table import quoted
 from millstream.capture.transition import transitions
 from millstream.capture.trigger import triggers
@@ -275,7 +277,8 @@ def _run(app: App, name: Name, clauses: Sequence[str]) -> None:
 def _return_to_former(app: App, table: StreamTable) -> None:
     """Capture only what the former query reads; the next refresh does what cannot be done now."""
     app.forget(table.id)
-    with suppress(MillstreamError):
+    # The error that led here is raised, not one that follows from it.
+    with suppress(MillstreamError, psycopg.Error):
         app.reach()
         _narrow(app, table, app.plan(stream_tables.get(app.conn, table.id)))
 
@@ -290,5 +293,6 @@ def _narrow(app: App, table: StreamTable, planned: QueryPlan) -> None:
         dependencies.record(app.conn, table.id, planned.upstreams)
     failpoint("redefine_narrowed")
     for source in sources.unread(app.conn):
+        # The source is in use: the next refresh removes them.
         with suppress(LockNotHad):
             triggers.remove(app.conn, source.relid, patience=HASTY)

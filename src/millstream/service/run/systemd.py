@@ -58,5 +58,6 @@ class Systemd:
             return
         # An address that begins with @ is in the abstract namespace.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        # A supervisor that does not listen must not end the service.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
             line.sendto(message.encode(), address)
