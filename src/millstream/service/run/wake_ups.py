@@ -72,6 +72,7 @@ class WakeUps:
             ready, _, _ = select.select(ends, [], [], max(0.0, seconds))
             if conn is not None and conn.fileno() in ready:
                 self._take_notifications(conn)
+        # The pipe is empty.
         with suppress(BlockingIOError):
             while os.read(reading.descriptor, 4096):
                 pass
