@@ -13,9 +13,7 @@ _SQL = load("millstream.catalog", "blocks.sql")
 
 @dataclass(frozen=True)
 class RecordedBlock:
-    """One block as it is recorded: its place in the chain, its head, where its state is, its
-    printed plan.
-    """
+    """A recorded block: its place in the chain, its head, the table of its state, its printed plan."""
 
     position: int
     name: str
@@ -27,7 +25,7 @@ class RecordedBlock:
 
 
 def add(conn: Connection, stream_table_id: int, blocks: Sequence[RecordedBlock]) -> None:
-    """Record the blocks of a stream table, in place of those it had."""
+    """Replace the recorded blocks of a stream table."""
     conn.execute(_SQL["remove"], (stream_table_id,))
     for block in blocks:
         row = (

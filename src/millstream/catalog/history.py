@@ -1,7 +1,7 @@
 """The history of refreshes: what each did, why, from which sources, and at what cost.
 
 An entry commits with the rows that the refresh applied; an entry of a failed refresh commits alone.
-While a refresh is at work it has an entry RUNNING (see `journal`).
+A running refresh has an entry RUNNING (see `journal`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Action = Literal["NO_DATA", "DIFFERENTIAL", "FULL", "REINITIALIZE", "SKIP"]
 Status = Literal["RUNNING", "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"]
 Initiator = Literal["SCHEDULER", "MANUAL", "INITIAL"]
 
-# Entries that one statement removes: short transactions, whatever has piled up.
+# The most entries that one statement removes, so that transactions stay short.
 PRUNED_AT_ONCE = 10_000
 
 _SQL = load("millstream.catalog", "history.sql")
@@ -48,7 +48,7 @@ class HistoryEntry:
     rows_updated: int = 0
     rows_deleted: int = 0
     spark_jobs: int = 0
-    # As the reports print them: values of any JSON type.
+    # In the form of the printed reports: values of any JSON type.
     inputs: Sequence[Mapping[str, Any]] = ()
     phases: Mapping[str, float] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
@@ -96,7 +96,7 @@ def exchange_running(
     begun: Sequence[HistoryEntry],
     transaction_id: int | None,
 ) -> list[int]:
-    """Remove these entries RUNNING, add others of a transaction; return their ids in order."""
+    """Remove these entries RUNNING and add new ones for a transaction; return their ids in order."""
     rows = Jsonb([entry.as_dict() for entry in begun])
     given = {
         "ended": list(ended), "begun": rows, "transaction_id": str(transaction_id) if transaction_id else None,
@@ -106,12 +106,12 @@ def exchange_running(
 
 
 def remove_running(conn: Connection, ids: Sequence[int]) -> None:
-    """Remove entries RUNNING, also those that another process has called failed."""
+    """Remove entries RUNNING, also those that another process has marked as failed."""
     conn.execute(_SQL["remove_running"], (list(ids), ProcessEnded.code))
 
 
 def fail_orphans(conn: Connection) -> int:
-    """Settle the entries RUNNING whose transactions have ended: their processes died.
+    """Remove or fail the entries RUNNING whose transactions have ended, since their processes died.
 
     Return how many failed.
     """
@@ -132,7 +132,7 @@ def fail_orphans(conn: Connection) -> int:
 
 
 def prune(conn: Connection, retention: timedelta) -> int:
-    """Remove entries that are older; the last one of each stream table stays.
+    """Remove entries older than this, except the last one of each stream table.
 
     Return how many were removed.
     """

@@ -1,20 +1,20 @@
-"""The journal: entries in the history of the refreshes that are at work, for other sessions to see.
+"""The journal: history entries of running refreshes, visible to other sessions.
 
     decided what to do     entry RUNNING        committed at once, by the session of the journal
     rows applied           entry COMPLETED      committed with the rows, by the session of the refresh
-    afterwards             entry RUNNING goes
+    afterwards             entry RUNNING is removed
 
-Two entries and not one that changes: the refresh cannot change a row that is newer than its
-snapshot.
+These are two entries and not one that is updated, since the refresh cannot update a row that is
+newer than its snapshot.
 
-A process may die at any moment and leave an entry RUNNING. The entry has the number of the
-transaction of its refresh, and the server knows whether that has ended: then the entry is removed
-if the refresh was completed. Otherwise the refresh may be between two tries, and the entry becomes
-FAILED if the session of the journal that wrote it is gone too (`history.fail_orphans`). That is
-done whenever a journal is opened, and by the service.
+A process may die at any time and leave an entry RUNNING. The entry has the transaction id of its
+refresh, and the server knows whether that transaction has ended. If it has and the refresh was
+completed, the entry is removed. Otherwise the refresh may be about to be tried again, so the entry
+becomes FAILED only if the session of the journal that wrote it is gone too
+(`history.fail_orphans`). This is done whenever a journal is opened, and by the service.
 
-A refresh that finds no change has no entry RUNNING, nor has one for which only time has passed. The
-journal never makes a refresh fail or wait: what cannot be written at once is left out, with a
+A refresh without changes has no entry RUNNING, even if it moves the data timestamp. The journal
+never makes a refresh fail or wait: an entry that cannot be written at once is omitted, with a
 warning in the log.
 """
 
@@ -40,7 +40,7 @@ TRY_AGAIN = 60.0
 
 
 class Journal:
-    """A session that writes down what is at work. Use it from one thread at a time."""
+    """A session that records running refreshes. Use it from one thread at a time."""
 
     def __init__(self, dsn: str, *, application_name: str = "millstream journal") -> None:
         self.dsn = dsn
@@ -51,10 +51,10 @@ class Journal:
         self._running: dict[int, HistoryEntry] = {}
 
     def begin(self, entries: Sequence[HistoryEntry], transaction_id: int) -> list[HistoryEntry]:
-        """Write down that these refreshes are at work in a transaction; return those that were not
-        before.
+        """Record that these refreshes are running in a transaction; return those that were not
+        recorded before.
 
-        One that is tried again is said to have started with the first try.
+        The start of a refresh that is tried again is that of its first try.
         """
         if not entries:
             return []
@@ -74,7 +74,7 @@ class Journal:
         return [entry for entry in begun if entry.stream_table_id not in started]
 
     def alert(self, kind: Alert, **facts: Fact) -> None:
-        """Send an alert at once, whatever becomes of the transaction of the refresh."""
+        """Send an alert at once, even if the transaction of the refresh rolls back."""
         try:
             notifications.alert(self._connected(), kind, **facts)
         except (psycopg.Error, MillstreamError) as error:
@@ -91,14 +91,14 @@ class Journal:
             self._write([], ended, None)
 
     def take(self, stream_table_id: int) -> HistoryEntry | None:
-        """Return the entry RUNNING of a refresh that has failed, if it got that far; the caller
-        replaces it.
+        """Return the entry RUNNING of a refresh that has failed, if it has one; the caller replaces
+        it.
         """
         return self._running.pop(stream_table_id, None)
 
     def forget(self) -> None:
-        """Forget the running refreshes, and leave their entries to the next process that opens a
-        journal.
+        """Forget the running refreshes; the next process that opens a journal removes their
+        entries.
         """
         self._running.clear()
         self.close()
@@ -142,7 +142,7 @@ class Journal:
 def _opened(dsn: str, application_name: str) -> Connection:
     conn = session(dsn)
     conn.execute("SELECT set_config('application_name', %s, false)", (application_name,))
-    # An entry that is lost in a crash of the server was of a refresh that has ended with it.
+    # If the server crashes, entries may be lost; their refreshes have then ended too.
     conn.execute("SET synchronous_commit = off; SET lock_timeout = '200ms'")
     history.fail_orphans(conn)
     return conn

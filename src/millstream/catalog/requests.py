@@ -1,8 +1,8 @@
-"""The catalog's rows of requests: what roles have asked the service for, and how it was answered.
+"""Rows of millstream.requests: what roles have asked the service for, and the answers.
 
 WAITING -> RUNNING -> DONE, with a result
    ^          |  \\-> FAILED, with an error
-   +----------+  the service ended while it worked on it: the next one takes it up
+   +----------+  the service ended during the request: the next one executes it again
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SQL = load("millstream.catalog", "requests.sql")
 
 @dataclass(frozen=True)
 class OpenRequest:
-    """A request without an answer: what decides whether it may begin."""
+    """A request without an answer, with what decides whether it may begin."""
 
     id: int
     kind: Kind
@@ -59,7 +59,7 @@ class Request:
 
 @dataclass(frozen=True)
 class RequestedTable:
-    """The stream table that a request is about."""
+    """The stream table that a request names."""
 
     id: int
     relid: int | None
@@ -68,7 +68,7 @@ class RequestedTable:
 
 @dataclass(frozen=True)
 class AskersRights:
-    """What the role that asks may do."""
+    """The rights of the role that asks."""
 
     may_ask: bool
     owns: bool
@@ -79,7 +79,7 @@ class AskersRights:
 
 @dataclass(frozen=True)
 class NewName:
-    """Where a new stream table is to be created."""
+    """The schema and name of a stream table to be created."""
 
     schema: str | None
     name: str
@@ -89,7 +89,7 @@ class NewName:
 
 @dataclass(frozen=True)
 class Answer:
-    """How far a request is: one of result and error is there when it is answered."""
+    """The state of a request; once it is answered, one of result and error is set."""
 
     status: str
     result: Document | None
@@ -97,14 +97,14 @@ class Answer:
 
 
 def send(conn: Connection, kind: str, name: str, arguments: Mapping[str, object]) -> int:
-    """Ask the service for something, as the current role; return the id of the request."""
+    """Insert a request of the current role; return its id."""
     given = Jsonb({argument: value for argument, value in arguments.items() if value is not None})
     id_: int = conn.execute(_SQL["send"], (kind, name, given)).fetchall()[0][0]
     return id_
 
 
 def look(conn: Connection, id: int) -> Answer:
-    """Return how far a request is. Raise NoSuchRequest if it was removed."""
+    """Return the state of a request. Raise NoSuchRequest if it was removed."""
     row = conn.execute(_SQL["look"], (id,)).fetchone()
     if row is None:
         raise NoSuchRequest.numbered(id)
@@ -112,7 +112,7 @@ def look(conn: Connection, id: int) -> Answer:
 
 
 def service_is_running(conn: Connection) -> bool:
-    """Return True if a service works on this database, or is a standby."""
+    """Return True if a service runs for this database, as leader or as standby."""
     found: bool = conn.execute(_SQL["service_is_running"]).fetchall()[0][0]
     return found
 
@@ -123,7 +123,7 @@ def waiting(conn: Connection) -> list[OpenRequest]:
 
 
 def start(conn: Connection, id: int) -> Request | None:
-    """Mark a request as begun and return it; None if it does not wait any more."""
+    """Mark a request as RUNNING and return it; None if it is no longer WAITING."""
     row = conn.execute(_SQL["start"], (id,)).fetchone()
     return Request(*row) if row else None
 
@@ -145,26 +145,26 @@ def fail(conn: Connection, id: int, error: Document) -> None:
 
 
 def put_back(conn: Connection, id: int) -> None:
-    """Let a request that was begun wait again; that try does not count."""
+    """Set a running request to WAITING again, without counting the try."""
     conn.execute(_SQL["put_back"], (id,))
 
 
 def take_up(conn: Connection, most_tries: int, id: int | None = None) -> None:
-    """Let those requests, or one, wait again that were begun, less often than that, and not
-    answered.
+    """Set requests that were begun and not answered, or one of them, to WAITING again, unless they
+    were begun that often.
     """
     conn.execute(_SQL["take_up"], {"most_tries": most_tries, "id": id})
 
 
 def interrupted(conn: Connection, id: int | None = None) -> list[OpenRequest]:
-    """Return the requests that a service has begun and not answered; of one request, that one if it
-    is so.
+    """Return the requests that a service has begun and not answered; only the one with this id, if
+    given.
     """
     return [OpenRequest(*row) for row in conn.execute(_SQL["interrupted"], {"id": id})]
 
 
 def prune(conn: Connection, retention: timedelta) -> int:
-    """Remove the requests that were answered so long ago; return how many."""
+    """Remove the requests that were answered longer ago than this; return how many."""
     return conn.execute(_SQL["prune"], (retention,)).rowcount
 
 
@@ -175,7 +175,7 @@ def target(conn: Connection, request: Request) -> RequestedTable | None:
 
 
 def rights(conn: Connection, request: Request, relid: int | None) -> AskersRights | None:
-    """Return what the role that asks may do to a table; None if there is no such role any more."""
+    """Return what the role that asks may do to a table; None if that role no longer exists."""
     row = conn.execute(
         _SQL["rights"],
         {
@@ -195,5 +195,5 @@ def new_name(conn: Connection, request: Request, owner: str) -> NewName:
 
 
 def _dumps(value: object) -> str:
-    # PostgreSQL's jsonb has no NUL.
+    # jsonb cannot contain the character NUL.
     return json.dumps(value, default=str).replace("\\u0000", "\\ufffd")

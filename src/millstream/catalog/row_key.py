@@ -1,7 +1,7 @@
 """The key of a stream table's rows, as chosen when the table was created.
 
-Its rows are stored by that key, so a plan made later must not come with another: a source may have
-got a new primary key since, or lost the one that the key was derived from.
+The rows are stored by that key, so a later plan must not use another one, even if a source has got
+a new primary key since, or has lost the one from which the key was derived.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from millstream.store.names import ROW_ID
 
 @dataclass(frozen=True)
 class RowKey:
-    """The key, and the keys of the sources that it was derived from."""
+    """The key, and the keys of the sources from which it was derived."""
 
     key: Key
     sources: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def materialized(self, name: str, derived: Key) -> Key:
-        """Return the recorded key, if the derived one still implies it."""
+        """Return the recorded key if the newly derived one still implies it."""
         if self.key.kind == "row_id":
             return self.key
         if (self.key.kind, self.key.columns) != (derived.kind, derived.columns):

@@ -1,10 +1,9 @@
-"""Settings in the database: their definitions, by which it refuses bad ones, and the values that it
-stores.
+"""Settings in the database: the stored values, and the definitions by which the database checks
+them.
 
-The definitions are derived from the class `Settings` and written by every install. So a setting
-that is added there is known to the database after the next `millstream init` or `connect`, without
-a migration. A setting whose values SQL cannot check raises an error here, and so in every test that
-installs.
+The definitions are derived from the class `Settings` and written by every install. So a new setting
+needs no migration: the next `millstream init` or `connect` writes its definition. A setting whose
+values SQL cannot check raises an error here, and so in every test that installs.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Definition:
 
 
 def record(conn: Connection) -> None:
-    """Write the definitions of this version, if other ones are recorded."""
+    """Write the definitions of this version, if they differ from the recorded ones."""
     rows = [asdict(definition) for definition in definitions()]
     if conn.execute(_SQL["recorded"], {"rows": Jsonb(rows)}).fetchall():
         return
@@ -72,7 +71,7 @@ def store(conn: Connection, name: str, value: str) -> None:
 
 
 def reset(conn: Connection, name: str) -> None:
-    """Remove a setting. A trigger checks that the others can stand without it, and wakes the
+    """Remove a setting. A trigger checks that the others are valid without it, and wakes the
     service.
     """
     with _as_bad_setting(name, None):
@@ -136,7 +135,7 @@ def _kind(field: FieldInfo) -> Kind:
 
 
 def _bounds(field: FieldInfo) -> tuple[float | None, bool | None, float | None]:
-    """Return the least value, whether it is allowed itself, and the greatest value."""
+    """Return the lower bound, whether it is itself allowed, and the greatest value."""
     lower = [(_amount(one.ge), True) for one in field.metadata if hasattr(one, "ge")]
     lower += [(_amount(one.gt), False) for one in field.metadata if hasattr(one, "gt")]
     upper = [_amount(one.le) for one in field.metadata if hasattr(one, "le")]

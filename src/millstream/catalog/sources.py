@@ -2,8 +2,8 @@
 read them.
 
 A source is identified by its oid: a table that was dropped and created again under the same name is
-a different source. Its captured columns are recorded one by one, so that `drift` can find out when
-the table has changed since.
+a different source. Its captured columns are recorded one by one, so that `drift` finds changes of
+the table.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def reserve(conn: Connection, relid: int, schema: str, name: str) -> None:
 
 
 def follow_names(conn: Connection, relids: Sequence[int]) -> None:
-    """Record what these sources are called now."""
+    """Record the current names of these sources."""
     conn.execute(_SQL["follow_names"], (list(relids),))
 
 
@@ -253,7 +253,9 @@ def remove_other_dependencies(
 
 
 def remove_dependencies_on_dropped(conn: Connection) -> None:
-    """Delete the dependencies on tables that were dropped: a table made again is another source."""
+    """Delete the dependencies on tables that were dropped: a table that is created again is another
+    source.
+    """
     conn.execute(_SQL["remove_dependencies_on_dropped"])
 
 
@@ -263,8 +265,8 @@ def needed_columns(conn: Connection, relid: int) -> list[str]:
 
 
 def consumers(conn: Connection, relid: int) -> list[Snapshot | None]:
-    """Return the frontiers of the stream tables that read a source; None for a stream table that is
-    not filled yet.
+    """Return the frontiers of the stream tables that read a source; None for one that is not
+    populated yet.
     """
     rows = conn.execute(_SQL["consumers"], (relid,))
     return [Snapshot.parse(frontier) if frontier else None for (frontier,) in rows]
@@ -337,7 +339,7 @@ _Shape = dict[int, tuple[Any, ...]]
 
 
 def _shapes(conn: Connection, wanted: Sequence[Source]) -> dict[int, _Shape | None]:
-    """Return the present columns of each source; None for a table that does not exist any more."""
+    """Return the current columns of each source; None for a table that no longer exists."""
     shapes: dict[int, _Shape | None] = {}
     for relid, exists, attnum, *facts in conn.execute(
         _SQL["shapes"], ([source.relid for source in wanted],)

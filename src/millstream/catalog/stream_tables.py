@@ -1,4 +1,4 @@
-"""The catalog's rows of stream tables: found by name, moved to a new frontier, removed.
+"""Rows of millstream.stream_tables: find them by name, move them to a new frontier, remove them.
 
 The frontier of a stream table is None until its first refresh has committed.
 """
@@ -31,7 +31,7 @@ _SQL = load("millstream.catalog", "stream_tables.sql")
 
 @dataclass(frozen=True)
 class StreamTable:
-    """A stream table as the catalog knows it."""
+    """The catalog row of a stream table."""
 
     id: int
     schema_name: str
@@ -87,7 +87,7 @@ class StreamTable:
 
     @property
     def typed(self) -> str:
-        """Schema and name, as they are typed in a command."""
+        """Schema and name, as a user types them in a command."""
         return typed(self.schema_name, self.name)
 
     def __str__(self) -> str:
@@ -128,8 +128,8 @@ def every(conn: Connection) -> list[StreamTable]:
 
 
 def staleness(conn: Connection) -> dict[int, timedelta]:
-    """Return the age of the rows of each stream table that is filled, by id: zero while no change
-    waits for it.
+    """Return the age of the rows of each populated stream table, by id: zero while no change waits
+    for it.
     """
     return dict(conn.execute(_SQL["staleness"]).fetchall())
 
@@ -162,7 +162,7 @@ def _stream_table(row: dict[str, Any]) -> StreamTable:
 def _parts(conn: Connection, name: str) -> tuple[str | None, str]:
     """Split a name into schema, if given, and name; unquoted parts are folded to lower case."""
     try:
-        # A savepoint: a name that does not parse must not end the caller's transaction.
+        # A savepoint, since a name that cannot be parsed must not abort the caller's transaction.
         with conn.transaction():
             parts: list[str] = conn.execute("SELECT parse_ident(%s)", (name,)).fetchall()[0][0]
     except (errors.InvalidParameterValue, errors.DataException) as error:
@@ -220,11 +220,11 @@ def advance(
     reason: str | None = None,
     is_counted: bool = False,
 ) -> dict[int, datetime]:
-    """Move all of these to one frontier, in one statement; return the data timestamp of each.
+    """Move stream tables to one frontier, in one statement; return the data timestamp of each.
 
-    `is_counted`: the scheduler found no change, which is counted and leaves no history.
+    `is_counted`: the scheduler found no change, so the refresh is counted and has no history entry.
 
-    None of them reads another: what is read must have been moved before.
+    None of them may read another: a stream table must be moved after those that it reads.
     """
     row = {
         "ids": list(ids), "frontier": frontier, "cut_at": cut_at, "action": action, "reason": reason,
@@ -234,19 +234,19 @@ def advance(
 
 
 def record_promises(conn: Connection, ages: Mapping[int, timedelta]) -> None:
-    """Record how old the rows of these may become by their cron schedules, where that is not
-    recorded yet.
+    """Record how old the rows of these stream tables may become by their cron schedules, unless
+    that is recorded already.
     """
     conn.execute(_SQL["record_promises"], (list(ages), list(ages.values())))
 
 
 def set_planned(conn: Connection, id: int, *, planned_by: str, reads_clock: bool) -> None:
-    """Record by which planner its blocks were made, and whether its query asks what time it is."""
+    """Record which planner planned its blocks, and whether its query reads the clock."""
     conn.execute(_SQL["set_planned"], (planned_by, reads_clock, id))
 
 
 def set_text(conn: Connection, id: int, query: str, row_key: RowKey | None) -> None:
-    """Record the text of the query with the names that relations and columns have now."""
+    """Record the text of the query with the current names of relations and columns."""
     conn.execute(
         _SQL["set_text"], (query, query, Jsonb(row_key.as_dict()) if row_key else None, id)
     )
@@ -258,12 +258,12 @@ def redefine(conn: Connection, id: int, query: str, canonical_query: str, row_ke
 
 
 def start_over(conn: Connection, id: int) -> None:
-    """Forget how far it has come: the next refresh reads everything."""
+    """Remove its frontier, so that the next refresh reads everything."""
     conn.execute(_SQL["start_over"], (id,))
 
 
 def record_failure(conn: Connection, id: int, error: BaseException) -> int:
-    """Note an error; return how many there were in a row."""
+    """Record an error; return how many there were in a row."""
     found = conn.execute(_SQL["record_failure"], (str(error), id)).fetchone()
     if found is None:
         raise NoSuchStreamTable.named(str(id))
@@ -272,14 +272,12 @@ def record_failure(conn: Connection, id: int, error: BaseException) -> int:
 
 
 def record_transient(conn: Connection, id: int, error: BaseException) -> None:
-    """Note an error that passes by itself: it is counted apart, and never suspends the stream
-    table.
-    """
+    """Record a transient error, which is counted separately and never suspends the stream table."""
     conn.execute(_SQL["record_transient"], (str(error), id))
 
 
 def hold_off(conn: Connection, id: int, delay: timedelta) -> None:
-    """Count a failed try; the scheduler does not try again before the delay has passed."""
+    """Count a failed try, and do not let the scheduler try again before the delay has passed."""
     conn.execute(_SQL["hold_off"], (delay, id))
 
 
@@ -289,12 +287,12 @@ def try_now(conn: Connection, ids: Sequence[int]) -> None:
 
 
 def try_errors_now(conn: Connection) -> None:
-    """End the back-off of those in status ERROR: what they wait for may be there."""
+    """End the back-off of the stream tables in status ERROR: the cause of their errors may be gone."""
     conn.execute(_SQL["try_errors_now"])
 
 
 def set_status(conn: Connection, id: int, status: Status) -> None:
-    """Change the status and nothing else."""
+    """Change only the status."""
     conn.execute(_SQL["set_status"], (status, id))
 
 
@@ -307,7 +305,7 @@ def change(
     status: str | None = None,
     cdc_mode: str | None = None,
 ) -> None:
-    """Change the given properties; a table that becomes active again starts without errors."""
+    """Change the given properties. A stream table that becomes ACTIVE again has no errors."""
     row = {
         "id": id,
         "schedule": schedule,
@@ -319,5 +317,5 @@ def change(
 
 
 def remove(conn: Connection, id: int) -> None:
-    """Forget it, its blocks, its dependencies and its history; its table is the caller's to drop."""
+    """Delete its catalog rows: blocks, dependencies and history too. The caller drops its table."""
     conn.execute(_SQL["remove"], (id,))

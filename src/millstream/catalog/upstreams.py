@@ -1,5 +1,5 @@
-"""The catalog's rows of upstreams: the stream tables that each stream table reads, and through
-what.
+"""Rows of millstream.upstreams: the stream tables that each stream table reads, and the views and
+functions in between.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OlderUpstream:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, str | None]) -> OlderUpstream:
-        """Read what `as_dict` has written."""
+        """Create it from the document of `as_dict`."""
         moment = document["data_timestamp"]
         timestamp = datetime.fromisoformat(moment) if moment else None
         return cls(
@@ -67,21 +67,21 @@ def every(conn: Connection) -> dict[int, list[Upstream]]:
 
 
 def put(conn: Connection, stream_table_id: int, upstreams: Sequence[Upstream]) -> None:
-    """Record what a stream table reads, in place of what it read."""
+    """Replace the recorded upstreams of a stream table."""
     conn.execute(_SQL["remove"], (stream_table_id,))
     for upstream in upstreams:
         conn.execute(_SQL["add"], (stream_table_id, list(upstream.via), upstream.id))
 
 
 def of(conn: Connection, stream_table_id: int) -> list[Upstream]:
-    """Return what a stream table was last found to read."""
+    """Return the recorded upstreams of a stream table."""
     return [Upstream(id, tuple(via)) for id, via in conn.execute(_SQL["of"], (stream_table_id,))]
 
 
 def older_than_cut(
     conn: Connection, readers: Sequence[int], cut_at: datetime
 ) -> dict[int, tuple[OlderUpstream, ...]]:
-    """Return the upstreams of each reader, to any depth, that were not refreshed in the cut of that
+    """Return the upstreams of each reader, to any depth, that were not refreshed in the cut at this
     time.
     """
     found = dict[int, tuple[OlderUpstream, ...]]()
@@ -93,7 +93,7 @@ def older_than_cut(
 
 
 def lock(conn: Connection) -> None:
-    """Keep others from recording upstreams until the transaction ends."""
+    """Prevent other sessions from recording upstreams until the transaction ends."""
     conn.execute(_SQL["lock"])
 
 
@@ -103,7 +103,7 @@ def names(conn: Connection) -> dict[int, str]:
 
 
 def stream_tables_of(conn: Connection, relids: Iterable[int]) -> dict[int, int]:
-    """Return which of these relations are stream tables, as a map of oid to id."""
+    """Return the ids of the stream tables among these relations, by oid."""
     return dict(conn.execute(_SQL["stream_tables_of"], (list(relids),)).fetchall())
 
 

@@ -1,4 +1,4 @@
-"""When each stream table was last compared with its query, and the evidence where they differed."""
+"""When each stream table was last compared with its query, and the differences found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.catalog", "verifications.sql")
-# Of each stream table. Evidence of what is wrong all the time must not fill the disk.
+# For each stream table, so that a lasting difference does not fill the disk.
 KEPT = 100
 
 
@@ -32,12 +32,12 @@ class Evidence:
 
 
 def record(conn: Connection, stream_table_id: int, *, ok: bool) -> None:
-    """Record that a stream table was just compared, and whether it was right."""
+    """Record that a stream table was compared, and whether it was equal."""
     conn.execute(_SQL["record"], (ok, stream_table_id))
 
 
 def add_evidence(conn: Connection, evidence: Evidence) -> None:
-    """Keep what was found; of each stream table the last KEPT."""
+    """Record differences; only the last KEPT of each stream table are stored."""
     sample = Jsonb(
         [{name: _plain(value) for name, value in row.items()} for row in evidence.sample]
     )

@@ -1,10 +1,10 @@
-"""Digests of the definitions under a query: names and files of its sources, views, functions,
-types, keys.
+"""Digests of the definitions that a query depends on: names and files of its sources, views,
+functions, types, keys.
 
-Somebody can replace a view or a function, rewrite a table or swap it for another of its name, or
-rename an enum label, and capture sees no changed row. So each plan holds the digests of all
-definitions under its query, taken before planning, and the catalog holds the digests that the
-stored rows were computed with. One query in the cut compares both:
+A view or function can be replaced, a table rewritten or exchanged for another of its name, an enum
+label renamed. Capture sees no changed row in these cases. So each plan has the digests of all
+definitions under its query, computed before planning, and the catalog has the digests with which
+the stored rows were computed. One query in the cut compares both:
 
     differs from the plan      the plan is stale: plan again
     differs from the record    the rows are stale: compute them in full, apply the difference
@@ -86,7 +86,9 @@ def changed_definitions(conn: Connection, planned: Mapping[int, Digests]) -> lis
 
 
 def recorded(conn: Connection, stream_table_ids: Sequence[int]) -> dict[int, Digests]:
-    """Return, by id of the stream table, the digests that its rows were last computed in full with."""
+    """Return, by id of the stream table, the digests with which its rows were last computed in
+    full.
+    """
     found: dict[int, Digests] = {id: {} for id in stream_table_ids}
     for id, kind, oid, digest in conn.execute(_SQL["recorded"], (list(stream_table_ids),)):
         found[id][kind, oid] = digest
@@ -105,15 +107,13 @@ def record(conn: Connection, stream_table_id: int, planned: Digests) -> None:
 
 
 def record_target(conn: Connection, stream_table_id: int, now: Digests) -> None:
-    """Record what Millstream itself has altered of a stream table's own table."""
+    """Record the digests of a stream table's own table after Millstream itself has altered it."""
     for (kind, oid), digest in now.items():
         conn.execute(_SQL["record_target"], (digest, stream_table_id, kind, oid))
 
 
 def follow_names(conn: Connection, stream_table_id: int, relids: Sequence[int]) -> None:
-    """Record that these tables are the same under their present names: the rows need not be
-    computed again.
-    """
+    """Record that these tables were only renamed, so that their rows are not computed again."""
     conn.execute(_SQL["follow_names"], (stream_table_id, list(relids)))
 
 

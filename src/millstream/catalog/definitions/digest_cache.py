@@ -1,9 +1,9 @@
 """Cache of pre-flight checks: skip them while nothing under a stream table has changed.
 
-Checking that capture is complete and that the plan is still valid takes several queries, and the
-result is nearly always the same. All these queries read rows of the server's catalog. So a stream
-table that passed is remembered with the version stamps (ctid and xmin) of those rows; while the
-stamps, read in the cut, are equal, the result is too.
+Several queries check that capture is complete and that the plan is still valid, and the result is
+nearly always the same. All of them read rows of the system catalogs. So the cache has, for each
+stream table that passed the checks, the version stamps (ctid and xmin) of these rows. The cut reads
+the stamps again; if they are equal, the result is too.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class DigestCache:
         self._sound: dict[int, tuple[Digests, Mapping[Object, str]]] = {}
 
     def forget(self) -> None:
-        """Forget all stream tables: the next connection may be to another server."""
+        """Clear the cache: the next connection may be to another server."""
         self._sound.clear()
 
     def holds(self, stream_table_id: int, planned: Digests, stamps: Mapping[Object, str]) -> bool:
-        """Return True if plan and version stamps are those that the stream table passed the checks
-        with.
+        """Return True if plan and version stamps are equal to those with which the stream table
+        passed the checks.
         """
         return self._sound.get(stream_table_id) == (planned, stamps)
 
     def keep(self, stream_table_id: int, planned: Digests, stamps: Mapping[Object, str]) -> None:
-        """Remember that a stream table passed the checks."""
+        """Record that a stream table passed the checks."""
         self._sound[stream_table_id] = (planned, stamps)
 
 

@@ -1,9 +1,9 @@
 """Find code of other roles that would run in our sessions, with our rights.
 
-A function that a query calls, the CHECK of a domain, a trigger on a stream table: each is evaluated
-by our session. Its owner can replace it at any moment, and would have our rights. `SET ROLE` is no
-defence, since the code could reset it. So Millstream refers only to objects with trusted owners, as
-PostgreSQL's manual recommends ("Function Security"):
+Our session evaluates the functions that a query calls, the CHECK of a domain, the triggers on a
+stream table. The owner of such code can replace it at any time, and the code runs with our rights.
+`SET ROLE` does not protect against it, since the code can reset the role. So Millstream uses only
+code with trusted owners, as PostgreSQL's manual recommends ("Function Security"):
 
     owner of the object                     trusted, because
     a superuser                             it has nothing to gain
@@ -11,9 +11,9 @@ PostgreSQL's manual recommends ("Function Security"):
     a role that may SET ROLE to ours        the same
     a role in the setting trusted_roles     an administrator has said so
 
-Tables and views may belong to anybody: reading them runs no code but the functions that a view
-calls, and those are looked at. A stream table that others may put triggers on is locked against
-that before it is looked at.
+Tables and views may belong to any role: reading them runs only the functions that a view calls, and
+these are checked. If other roles may create triggers on a stream table, it is locked against that
+before it is checked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class ForeignObject:
 
 
 def check_under(conn: Connection, found: Digests, casts: Set[int], trusted: Sequence[str]) -> None:
-    """Refuse a query that calls code of others; `casts` are the types that it converts from or to."""
+    """Refuse a query that calls code of untrusted roles; `casts` are the types that it converts
+    from or to.
+    """
     wrong = under(conn, {0: found}, trusted, casts=casts)
     if wrong:
         raise ForeignCode.under_query(*_facts(conn, wrong[0]))
@@ -111,7 +113,7 @@ def _facts(conn: Connection, found: Sequence[ForeignObject]) -> tuple[list[str],
 
 
 def how(conn: Connection) -> str:
-    """Return the privilege that lets a role become another: since PostgreSQL 16 a member may lack
-    it.
+    """Return the privilege that lets a role become another: since PostgreSQL 16, membership is not
+    enough.
     """
     return "SET" if conn.info.server_version >= 160000 else "MEMBER"

@@ -1,8 +1,7 @@
-"""Rows of millstream.query_names: what the text of a query calls the relations and columns that it
-reads.
+"""Rows of millstream.query_names: the names of relations and columns in the text of a query.
 
-A relation is its oid and a column its number; the text has only their names. With both, a text can
-follow a rename (see `compiler/server/renames.py`).
+The text has only names. The catalog also records the oid of each relation and the number of each
+column, so that the text can be changed after a rename (see `compiler/server/renames.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _SQL = load("millstream.catalog.definitions", "query_names.sql")
 
 @dataclass(frozen=True)
 class NamedRelation:
-    """A relation, and the names that it and its columns have."""
+    """A relation, with its name and the names of its columns."""
 
     relid: int
     schema: str
@@ -48,13 +47,13 @@ def of_view(conn: Connection, view: int) -> Names:
 
 
 def now(conn: Connection, relids: Iterable[int]) -> dict[int, NamedRelation]:
-    """Return the present names of those of these relations that exist, by oid."""
+    """Return the current names of the relations that still exist, by oid."""
     rows = conn.execute(_SQL["now"], (list(relids),))
     return {row[0]: NamedRelation.of(*row) for row in rows}
 
 
 def taken(conn: Connection, names: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return those of these qualified names that a relation has."""
+    """Return the qualified names that are in use by a relation."""
     wanted = list(names)
     return set(
         conn.execute(
@@ -69,8 +68,8 @@ def primary_key(conn: Connection, relid: int) -> list[str]:
 
 
 def recorded(conn: Connection, stream_table_id: int) -> Names:
-    """Return the relations that the recorded text of a stream table's query names; empty if it was
-    never noted.
+    """Return the relations that the recorded text of a stream table's query names; empty if they
+    were never recorded.
     """
     return tuple(
         NamedRelation.of(*row) for row in conn.execute(_SQL["recorded"], (stream_table_id,))
@@ -78,9 +77,7 @@ def recorded(conn: Connection, stream_table_id: int) -> Names:
 
 
 def put(conn: Connection, stream_table_id: int, names: Names) -> None:
-    """Record the relations that the text of a stream table's query names, in place of those
-    recorded before.
-    """
+    """Replace the recorded relations that the text of a stream table's query names."""
     conn.execute(_SQL["remove"], (stream_table_id,))
     for one in names:
         attnums, columns = (

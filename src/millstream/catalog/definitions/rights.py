@@ -6,7 +6,7 @@ EXECUTE on functions, USAGE of schemas; below a view the rights of the view's ow
 caller where it is `security_invoker`. Our sessions have `row_security` off, so a policy that
 applies to one of these roles is an error and hides no rows.
 
-EXPLAIN evaluates functions of constants. Check for code of others first (see `code.py`).
+EXPLAIN evaluates functions of constants, so check for untrusted code first (see `foreign_code.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def current_role(conn: Connection) -> str:
 def owner_for(conn: Connection, name: str | None) -> str:
     """Return the owner of a new stream table: the named role, or the session's own.
 
-    Raise if we may not act as it.
+    Raise if the session may not act as that role.
     """
     row = conn.execute(_SQL["role"], {"name": name, "how": how(conn)}).fetchone()
     if row is None:
@@ -46,7 +46,7 @@ def owner_for(conn: Connection, name: str | None) -> str:
 
 
 def not_a_member(conn: Connection, owner: str) -> NoRights:
-    """Return the error for an owner whose rights we do not have."""
+    """Return the error for an owner of which the session's role is not a member."""
     role = current_role(conn)
     return NoRights.to(
         f'maintain a stream table of role "{owner}"',
@@ -66,7 +66,7 @@ def check(conn: Connection, query: str, owner: str) -> None:
     become = sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(owner))
     is_member = False
     try:
-        # Rolled back, and with it the role.
+        # The savepoint is rolled back, which resets the role too.
         with conn.transaction(force_rollback=True):
             conn.execute(become)
             is_member = True
@@ -75,14 +75,15 @@ def check(conn: Connection, query: str, owner: str) -> None:
         if not is_member:
             raise not_a_member(conn, owner) from error
         reason = error.diag.message_primary or str(error)
-        # Told by the server's function: the message may be in any language.
+        # Recognized by the name of the server's C function, since the message may be in any
+        # language.
         is_policy = error.diag.source_function == "check_enable_rls"
         told = OwnerLacksRight.by_policy if is_policy else OwnerLacksRight.to_read
         raise told(owner, reason) from error
 
 
 def with_policies(conn: Connection, relids: Sequence[int]) -> dict[int, str]:
-    """Return the names of those of these tables that have row-level security."""
+    """Return the names of the tables with row-level security."""
     return dict(conn.execute(_SQL["policies"], (list(relids),)).fetchall())
 
 

@@ -1,7 +1,7 @@
 """Rewrite a catalog that came from another database, so that its oids are those of this one.
 
-Every table is looked for by its recorded name. All of this happens in one transaction of the
-caller's: a process that is killed leaves the catalog as it came, or wholly rewritten.
+Tables are found by their recorded names. Everything happens in one transaction of the caller: if
+the process is killed, the catalog is either unchanged or completely rewritten.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _SQL = load("millstream.catalog.installation", "adoption.sql")
 
 
 def missing_objects(conn: Connection) -> dict[int, str]:
-    """Return what is not here under its name, by id of the stream table that needs it."""
+    """Return the objects that do not exist under their recorded names, by id of the stream table
+    that needs them.
+    """
     known = {source.relid: source for source in sources.every(conn)}
     here = _tables_named(
         conn, [(source.schema, source.name) for source in known.values()] + _targets(conn)
@@ -40,8 +42,8 @@ def missing_objects(conn: Connection) -> dict[int, str]:
 
 
 def rewrite_oids(conn: Connection) -> None:
-    """Give sources, stream tables and their keys the oids of this database; nothing is captured,
-    nothing is filled.
+    """Replace the oids of sources, stream tables and their keys by those of this database. No
+    capture is set up and no rows are computed.
     """
     known, read = sources.every(conn), conn.execute(_SQL["dependencies"]).fetchall()
     partitions = {
@@ -69,7 +71,9 @@ def rewrite_oids(conn: Connection) -> None:
 
 
 def take_over(conn: Connection) -> None:
-    """Drop the capture that came along, and make this the database that the catalog belongs to."""
+    """Drop the restored capture objects, and record this database as the one that the catalog
+    belongs to.
+    """
     for (statement,) in conn.execute(_SQL["captures"]).fetchall():
         conn.execute(statement)
     conn.execute(_SQL["new_installation"])
@@ -93,8 +97,8 @@ def _tables_named(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[tu
 
 
 def _uncaptured(conn: Connection, source: Source, relid: int, names: Mapping[int, str]) -> Source:
-    """Return a source of which nothing is captured yet; what its replica identities were before us
-    is kept by name.
+    """Return a source without capture. Its replica identity from before Millstream changed it is
+    recorded by name.
     """
     former = [(names.get(oid, ""), text) for oid, text in source.identities.items()]
     oids = [oid for (oid,) in conn.execute(_SQL["oids_of"], ([name or "-" for name, _ in former],))]

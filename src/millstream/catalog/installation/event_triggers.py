@@ -1,11 +1,11 @@
-"""Event triggers: the service hears of DDL at once, and can refuse it.
+"""Event triggers: notify the service of DDL at once, and refuse DDL if the user wants that.
 
     millstream_announce_ddl, _drop    NOTIFY millstream_wake, 'ddl'
     millstream_block_ddl, _drop       with `block_source_ddl`: an error for changes of columns that stream tables read
 
-Only superusers may create event triggers, on managed servers also the role that stands for one
-there. Where there are none, nothing is lost: each refresh compares what its plan stands on with
-what is there. Dropping our schema drops them.
+Only superusers may create event triggers; on managed servers, the administrator's role may too.
+They are optional: each refresh compares the definitions that its plan depends on with the current
+ones. Dropping our schema drops them.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ NAMES = tuple(_TRIGGERS)
 
 
 def put(conn: Connection) -> bool:
-    """Create those that are missing, if our role may; return True if all are there."""
+    """Create the missing event triggers, if the role may; return True if all exist."""
     may_create, found = _state(conn)
     missing = [name for name in NAMES if name not in found]
     if not missing or not may_create:
         return not missing
-    # Another process may create them at this moment, or the server may refuse them to a substitute
-    # of a superuser.
+    # Another process may create them at the same time, or a managed server may refuse them to its
+    # administrator's role.
     with (
         suppress(errors.InsufficientPrivilege, errors.DuplicateObject, errors.UniqueViolation),
         conn.transaction(),
@@ -68,7 +68,7 @@ def put(conn: Connection) -> bool:
 
 
 def are_there(conn: Connection) -> bool:
-    """Return True if all event triggers are there and enabled."""
+    """Return True if all event triggers exist and are enabled."""
     return set(NAMES) <= set(_state(conn)[1])
 
 

@@ -1,9 +1,9 @@
-"""The identity of an installation: the database, and the server, that its catalog was made in.
+"""The identity of an installation: the database and the server in which its catalog was created.
 
-The catalog knows tables by oid. In a database that was restored from a dump the same oids belong to
-other tables, and a copy of a database names the same slot; working there by the catalog would drop
-and write what is not ours. So three things are recorded at install and compared at the start of
-every command:
+The catalog identifies tables by oid. In a database that was restored from a dump the same oids
+belong to other tables, and a copy of a database has the name of the original's slot. There
+Millstream would drop and write objects that are not its own. So three things are recorded at
+install and compared at the start of every command:
 
                         pg_dump, pg_restore    CREATE DATABASE ... TEMPLATE    pg_upgrade    copy of the files
     system identifier   another                the same                        another       the same
@@ -11,11 +11,11 @@ every command:
     oids of our tables  others                 the same                        the same      the same
 
 A copy of the files (a base backup, a promoted standby, a snapshot of the disk) is the same database
-in every respect, oids and transaction ids included; its sources captured from WAL find their slot
-gone: the case of a lost slot.
+in every respect, oids and transaction ids included. Only the slot is missing, which is handled as a
+lost slot.
 
-Where our role may not ask for the system identifier, the other two decide: the oids of five tables,
-made one after the other by a restore in another order, do not come out the same.
+If the role may not read the system identifier, the other two decide. A restore creates the five
+tables in another order, so their oids differ.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Identity:
     catalog_oids: tuple[int, ...] | None
 
     def differences(self, now: Identity) -> list[str]:
-        """Return what is not as recorded, in words."""
+        """Return the differences from the recorded identity, in words."""
         if self.database_oid is None:
             return ["no identity is recorded"]
         found = []
@@ -58,7 +58,7 @@ class Identity:
 
 
 def check(conn: Connection) -> None:
-    """Raise OtherDatabase unless this is the database that the catalog was made in."""
+    """Raise OtherDatabase unless the catalog was created in this database."""
     recorded, now = _identities(conn)
     if found := recorded.differences(now):
         raise OtherDatabase.because(conn.info.dbname, found)
@@ -73,8 +73,8 @@ def record(conn: Connection) -> None:
 
 
 def record_if_intact(conn: Connection) -> bool:
-    """Do so for a catalog from before identities were recorded, if every oid in it still has its
-    name.
+    """Record the identity for a catalog of a version without identities, if every oid in it still
+    has its recorded name.
     """
     is_parted: bool = conn.execute(_SQL["parted"]).fetchall()[0][0]
     if not is_parted:
@@ -83,11 +83,11 @@ def record_if_intact(conn: Connection) -> bool:
 
 
 def _identities(conn: Connection) -> tuple[Identity, Identity]:
-    """Return the identity that is recorded, and the one that is there."""
+    """Return the recorded identity, and that of this database."""
     system, database, oids, database_now, oids_now, may_ask = conn.execute(
         _SQL["identities"]
     ).fetchall()[0]
-    # Asked apart: a statement that names a function without the right to call it fails as a whole.
+    # A separate statement, since it fails if the role may not call the function.
     system_now = conn.execute(_SQL["system_identifier"]).fetchall()[0][0] if may_ask else None
     return (
         Identity(system, database, tuple(oids) if oids is not None else None),

@@ -1,14 +1,13 @@
-"""Bring the catalog into a database, keep it up to date, and take everything out again.
+"""Install the catalog in a database, upgrade it, and remove it.
 
-The catalog is what its migrations made it, in order, each once, and `millstream.migrations` says
-which. Two installs at once are one install and one look: the second waits for the first, for a
-while. All of it is one transaction: there is no half-installed state. No superuser is needed, only
-CREATE on the database. Our schemas are created by us or not used at all, and a catalog that is
-there is looked at from outside first (`trust.py`).
+Migrations create the catalog, in order, each once; `millstream.migrations` records which have run.
+If two processes install at the same time, the second waits for the first, up to a limit, and finds
+the catalog installed. An install is one transaction, so there is no half-installed state. It needs
+CREATE on the database and no superuser. Millstream uses only schemas that it has created itself,
+and checks an existing catalog before it uses anything in it (`trust.py`).
 
-Uninstalling drops our functions and with them every trigger that calls one, wherever it is: nothing
-is left behind even where the catalog knows nothing of it. It is one transaction where the server's
-lock table has room for that.
+Uninstalling drops our functions and with them every trigger that calls one, on any table, even if
+the catalog does not record it. It is one transaction if the server's lock table has room for it.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ FORMER_TABLES = ("grounds",)
 old catalog.
 """
 
-# The migration that made the table of setting definitions.
+# The migration that created the table of setting definitions.
 _FIRST_WITH_SETTINGS = 18
-# The migration that made the functions of event triggers.
+# The migration that created the functions of event triggers.
 _FIRST_WITH_EVENT_TRIGGERS = 19
 
-# One wait for another install, and all of them together.
+# The limit of one wait for another install, and of all waits together.
 INSTALLING = Patience(lock_timeout=1.0, seconds=30.0)
 
 _SQL = load("millstream.catalog.installation", "install.sql")
@@ -68,7 +67,7 @@ _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
 
 @dataclass(frozen=True)
 class Migration:
-    """One step of the catalog's making: `0001_catalog.sql`."""
+    """One migration of the catalog, such as `0001_catalog.sql`."""
 
     version: int
     name: str
@@ -77,7 +76,7 @@ class Migration:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """Return all migrations in order; their numbers have no gap."""
+    """Return all migrations in order. Their numbers have no gaps."""
     files = resources.files("millstream.catalog").joinpath("migrations").iterdir()
     matched = [(match, file) for file in files if (match := _FILE.match(file.name))]
     found = [
@@ -101,7 +100,7 @@ def known() -> int:
 def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
     """Install or upgrade the catalog; return its version.
 
-    Doing it twice, or at once, does it once.
+    Nothing is done twice if it is called again, or by two processes at the same time.
     """
     deadline = time.monotonic() + patience.seconds
     while True:
@@ -115,8 +114,7 @@ def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
                     event_triggers.put(conn)
                 return found
         except (errors.UniqueViolation, errors.DuplicateSchema):
-            # Somebody else has created our schemas while we did, or just before we did, and has
-            # committed.
+            # Another session has created the schemas at the same time, and has committed.
             continue
         except errors.LockNotAvailable as error:
             if time.monotonic() > deadline:
@@ -125,13 +123,13 @@ def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
 
 
 def _install(conn: Connection) -> int:
-    """Apply the migrations that are lacking.
+    """Apply the missing migrations.
 
-    Two who create the schemas meet at the unique index of pg_namespace: the second waits there, and
-    then fails. Two who upgrade meet at the table of migrations.
+    If two sessions create the schemas, the second waits at the unique index of pg_namespace, and
+    then fails. If two sessions upgrade, the second waits for the lock on the table of migrations.
     """
-    # The schemas before the version: those of another install that commits in between then come
-    # with their version, and are not taken for schemas of a stranger.
+    # Read the schemas before the version: if another install commits in between, its schemas are
+    # then read together with their version, and do not look like schemas of another role.
     schemas = conn.execute(_SQL["schemas"]).fetchall()
     found = version(conn)
     if found == known():
@@ -154,10 +152,10 @@ def _install(conn: Connection) -> int:
 
 
 def _identify(conn: Connection) -> None:
-    """Record which database this is, and mark the tables of stream tables that are there.
+    """Record the identity of this database, and mark the tables of existing stream tables.
 
-    A catalog that was restored from a dump before it knew its identity has oids of other tables: it
-    gets none.
+    A catalog without an identity that was restored from a dump has oids of other tables: it gets no
+    identity.
     """
     if identity.record_if_intact(conn):
         for target in targets.inspect(conn):
@@ -166,13 +164,15 @@ def _identify(conn: Connection) -> None:
 
 
 def _close(conn: Connection) -> None:
-    """Revoke what default privileges have granted to others on our schemas, tables and functions."""
+    """Revoke what default privileges have granted to other roles on our schemas, tables and
+    functions.
+    """
     for (revoke,) in conn.execute(_SQL["granted"]).fetchall():
         conn.execute(revoke)
 
 
 def _check_room(conn: Connection, schemas: Sequence[tuple[str, str]]) -> None:
-    """Raise unless the names of our schemas are free and the database lets us create them."""
+    """Raise unless the names of our schemas are free and the role may create them."""
     for schema, owner in schemas:
         raise NameTaken.by_schema(schema, owner)
     allowed, role, database = conn.execute(_SQL["may_create"]).fetchall()[0]
@@ -197,15 +197,15 @@ def version(conn: Connection) -> int | None:
 
 
 def require(conn: Connection) -> None:
-    """Raise unless the catalog is here, in the version that this Millstream works with, and made in
-    this database.
+    """Raise unless the catalog exists, has the version of this Millstream, and was created in this
+    database.
     """
     require_version(conn)
     identity.check(conn)
 
 
 def require_version(conn: Connection) -> None:
-    """Raise unless the catalog is here, in the version that this Millstream works with."""
+    """Raise unless the catalog exists and has the version of this Millstream."""
     found = version(conn)
     if found is None:
         raise NotInstalled.here(conn.info.dbname)
@@ -219,8 +219,8 @@ def require_version(conn: Connection) -> None:
 
 
 def captured(conn: Connection) -> list[int]:
-    """Return the tables with a trigger that calls a function of ours; asked of the server, not of
-    the catalog.
+    """Return the tables with a trigger that calls one of our functions, from the system catalogs
+    and not from ours.
     """
     return [oid for (oid,) in conn.execute(_SQL["captured"])]
 
@@ -235,14 +235,12 @@ def uninstall(
 ) -> None:
     """Remove everything: triggers on sources, stream tables with their rows, the three schemas.
 
-    With `cascade`, what users built on the stream tables goes too, and tables of their own that
-    stand in our schema; without it that is an error. With `forget`, the stream tables stay as
-    tables like any other, and nothing is done by an oid of the catalog. Where nothing is installed,
-    nothing happens.
+    With `cascade`, objects of users that depend on the stream tables, and tables of users in our
+    schemas, are dropped too; otherwise they are an error. With `forget`, the stream tables remain
+    as ordinary tables, and no oid of the catalog is used. If nothing is installed, nothing happens.
 
     All of it is one transaction if that takes no more than `lock_share` of the server's free locks.
-    Otherwise see `_remove_in_parts`; what a process that is killed has left is removed by the next
-    uninstall.
+    Otherwise see `_remove_in_parts`. If the process is killed, the next uninstall removes the rest.
     """
     if version(conn) is None:
         return
@@ -253,14 +251,14 @@ def uninstall(
         _remove_in_parts(conn, cascade, forget, patience)
     tables = relations.alterable(conn, captured(conn))
     under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade, forget), patience)
-    # Last: it is not undone when a transaction is, and a slot without its catalog only waits to be
-    # dropped.
+    # Last, since dropping a slot is not undone by a rollback. A slot without a catalog can be
+    # dropped later.
     for slot in found:
         slots.drop_on_server(conn, slot)
 
 
 def _remove(conn: Connection, cascade: bool, forget: bool) -> None:
-    # Triggers go with our functions, also from tables that are not ours to alter any more.
+    # Dropping the functions drops their triggers, also on tables that the role may no longer alter.
     for target in [] if forget else _present(conn):
         _drop_stream_table(conn, target, cascade)
     for (publication,) in conn.execute(_SQL["publications"]).fetchall():
@@ -274,8 +272,8 @@ def _remove(conn: Connection, cascade: bool, forget: bool) -> None:
 
 
 def _present(conn: Connection) -> list[Name]:
-    """Return the tables of stream tables that are there, the newest first; raise where one may not
-    be ours.
+    """Return the existing tables of stream tables, newest first. Raise if one is possibly another
+    table.
     """
     found = targets.inspect(conn)
     for target in found:
@@ -307,17 +305,17 @@ def _drop_stream_table(conn: Connection, table: Name, cascade: bool) -> None:
 
 
 def removal_locks(conn: Connection) -> int:
-    """Return how many locks it takes to remove everything in one transaction, at most."""
+    """Return how many locks are needed at most to remove everything in one transaction."""
     found: int = conn.execute(_SQL["removal_locks"]).fetchall()[0][0]
     return found
 
 
 def _remove_in_parts(conn: Connection, cascade: bool, forget: bool, patience: Patience) -> None:
-    """Remove almost everything, in many transactions; what is left then needs few locks.
+    """Remove almost everything, in many transactions; removing the rest then needs few locks.
 
-    Nothing is removed before everything has been tried: whatever keeps a stream table from being
-    dropped is an error before the first is gone. The newest go first, so that readers go before
-    what they read.
+    Everything is tried first and rolled back, so that an error is raised before the first object is
+    removed. The newest stream tables are dropped first, so that readers are dropped before the
+    tables that they read.
     """
     _check_strangers(conn, cascade)
     if not forget:
@@ -341,7 +339,7 @@ def _remove_in_parts(conn: Connection, cascade: bool, forget: bool, patience: Pa
 
 @dataclass(frozen=True)
 class _Part:
-    """What one transaction removes, and the tables that it locks first."""
+    """The objects that one transaction removes, and the tables that it locks first."""
 
     tables: Sequence[Name]
     remove: Callable[[], None]
@@ -354,8 +352,8 @@ def _stream_table_parts(conn: Connection, cascade: bool) -> Iterator[_Part]:
 
 
 def _capture_parts(conn: Connection) -> Iterator[_Part]:
-    """Yield the triggers of each table, the functions and the buffer of each source, and what is
-    left of states.
+    """Yield the triggers of each table, the functions and the buffer of each source, and the
+    remaining state tables.
     """
     for table in relations.alterable(conn, captured(conn)):
         yield _Part([table], partial(_drop_triggers, conn, table))
@@ -364,7 +362,7 @@ def _capture_parts(conn: Connection) -> Iterator[_Part]:
 
 
 class _RolledBack(Exception):
-    """Rolls back what was only tried."""
+    """Raised to roll back a trial."""
 
 
 def _try_to_drop(conn: Connection, table: Name, cascade: bool) -> None:
@@ -373,7 +371,7 @@ def _try_to_drop(conn: Connection, table: Name, cascade: bool) -> None:
 
 
 def _remove_stream_table(conn: Connection, id: int, cascade: bool) -> None:
-    """Drop a stream table with its state, and forget it."""
+    """Drop a stream table with its state, and delete its catalog rows."""
     table = targets.ours(conn, id, stream_tables.get(conn, id).name)
     if table:
         _drop_stream_table(conn, table, cascade)
@@ -395,8 +393,6 @@ def _drop_triggers(conn: Connection, table: Name) -> None:
 
 
 def _drop_ours(conn: Connection, kind: str, schema: str, names: Sequence[str]) -> None:
-    """Drop objects in a schema of ours, of the kind FUNCTION, VIEW or TABLE, with what depends on
-    them.
-    """
+    """Drop objects of the kind FUNCTION, VIEW or TABLE in one of our schemas, with CASCADE."""
     listed = sql.SQL(", ").join(sql.Identifier(schema, name) for name in names)
     conn.execute(sql.SQL("DROP {} IF EXISTS {} CASCADE").format(sql.SQL(kind), listed))

@@ -1,4 +1,4 @@
-"""Grant roles what they may do with the catalog: two that administrators create, and the owners of
+"""Grant privileges on the catalog to two roles that administrators create, and to the owners of
 stream tables.
 
     millstream_reader      how stream tables, sources and the slot stand; no row, no query, no text of an error
@@ -6,12 +6,13 @@ stream tables.
     owners                 to ask for work on their stream tables, and wait for the answers
 
 Install creates neither of the two: a role belongs to the whole server, and creating one takes a
-right that the service role need not have. Where they exist they are granted these rights at the
-start of the next command, see decision 39.
+privilege that the service role does not need. If the roles exist, they are granted these privileges
+at the start of the next command, see decision 39.
 
-Anybody with ADMIN OPTION on such a role can make others members of it. Where such an administrator
-is not a member of the catalog's owner, the role was not made for this catalog, and is granted
-nothing. An owner's own rights decide what it may ask for, so whoever may act as it may ask, too.
+A role with ADMIN OPTION on such a role can add members to it. If such an administrator is not a
+member of the catalog's owner, the role was not created for this catalog, and is granted nothing. An
+owner of stream tables may ask only for what its own rights allow, so this check is not needed for
+owners.
 """
 
 from __future__ import annotations
@@ -97,11 +98,11 @@ _SQL = load("millstream.catalog.installation", "roles.sql")
 
 
 def grant(conn: Connection) -> None:
-    """Grant what is lacking, in a transaction."""
+    """Grant the missing privileges, in a transaction."""
     if not _lacking(conn):
         return
-    # Of two who grant rights on the same object at once, the second fails. So it waits here, and
-    # finds nothing to do.
+    # If two sessions grant privileges on the same object at once, the second fails. So it waits
+    # here, and then finds nothing to do.
     conn.execute("LOCK TABLE millstream.migrations IN SHARE ROW EXCLUSIVE MODE")
     for role, kind in _lacking(conn):
         for statement in _grants(conn, kind):
@@ -109,7 +110,7 @@ def grant(conn: Connection) -> None:
 
 
 def _lacking(conn: Connection) -> list[tuple[str, Kind]]:
-    """Return the roles that are to be granted rights."""
+    """Return the roles that lack privileges."""
     found = conn.execute(
         _SQL["lacking"],
         {

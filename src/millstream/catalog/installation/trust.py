@@ -1,21 +1,21 @@
-"""Decide whether the catalog in this database may be trusted, before anything in it is touched.
+"""Decide whether the catalog in this database may be trusted, before anything in it is used.
 
-Whoever owns a catalog can have code run by everybody who works with it: a trigger, a view in place
-of a table, a policy. So a session works only with a catalog whose owner could not gain by that:
+The owner of a catalog can have code run by every session that uses it: a trigger, a view in place
+of a table, a policy. So a session uses only a catalog whose owner would gain nothing by that:
 
     owner of schema millstream       session of                  outcome
     mill                             mill                        trusted
     a superuser                      a member of that role       trusted: a superuser has nothing to gain
     mill                             a superuser                 refused: mill would become superuser
     mill                             a member of mill            refused: mill would get that member's rights
-    mill                             anybody else                may not even look
+    mill                             any other role              may not read it at all
 
-Everything in the three schemas must then belong to that owner or to a superuser, triggers by their
-functions and foreign keys by the tables that refer to ours, and nobody else may create, write, or
-put a trigger there.
+Everything in the three schemas must then belong to that owner or to a superuser, including the
+functions of triggers and the tables of foreign keys that refer to ours. No other role may create or
+write there, or create a trigger.
 
-The answer takes one query of the server's own catalog. It is asked at the start of every command,
-so that a right granted or an object made since is found too.
+One query of the system catalogs decides this. It runs at the start of every command, so that it
+also finds privileges granted and objects created since.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SQL = load("millstream.catalog.installation", "trust.sql")
 
 
 def check(conn: Connection) -> bool:
-    """Raise if the catalog is not to be trusted; return whether there is one."""
+    """Raise if the catalog may not be trusted; return whether there is one."""
     row = conn.execute(_SQL["standing"], prepare=True).fetchall()[0]
     exists, owner, role, session_role, is_member, is_trusted, findings = row
     if not exists:

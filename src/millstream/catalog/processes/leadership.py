@@ -1,16 +1,16 @@
-"""Which process refreshes by schedule, and the fence that keeps a former one from committing.
+"""Which process refreshes by schedule, and the epoch that prevents a former one from committing.
 
 Each process of `millstream run` has a row in `millstream.services`. The one that holds the lock
-`leader` (see `mutex`) is the leader; it has raised the epoch in `millstream.leadership` before it
-does anything else.
+`leader` (see `mutex`) is the leader. Before it does anything else, it raises the epoch in
+`millstream.leadership`.
 
-A process may have lost the lock without knowing it: its machine was suspended, its connection cut.
-So every transaction in which the service commits rows or an answer holds the row of its epoch
-first. A new leader cannot raise the epoch before those transactions have ended, and the former
-leader cannot begin others afterwards. A new leader does not wait for them: it ends the sessions
-that the former one has left.
+A process may have lost the lock without knowing it: its machine was suspended, or its connection
+was lost. So every transaction in which the service commits rows or an answer first locks the row of
+its epoch. A new leader cannot raise the epoch before those transactions have ended, and the former
+leader cannot begin others afterwards. The new leader does not wait for them: it terminates the
+sessions of the former one.
 
-Whether a leader is alive shows in `pg_stat_activity`: its session that holds the lock executes a
+`pg_stat_activity` shows whether a leader is alive: the session that holds the lock executes a
 statement every second. Nothing is written for that.
 """
 
@@ -40,13 +40,11 @@ class Epoch:
     number: int
 
     def hold(self, conn: Connection) -> None:
-        """Keep this epoch the last one until the transaction ends; raise Deposed if another one has
-        begun.
-        """
+        """Prevent a new epoch until the transaction ends; raise Deposed if one has begun."""
         try:
             held = conn.execute(_SQL["hold"], (self.number,)).fetchone()
         except psycopg.errors.SerializationFailure as error:
-            # The snapshot of a cut is older than the takeover.
+            # The snapshot of the cut is older than the takeover.
             raise Deposed.in_epoch(self.number) from error
         if held is None:
             raise Deposed.in_epoch(self.number)
@@ -71,7 +69,7 @@ class ServiceProcess:
 
 @dataclass(frozen=True)
 class Registration:
-    """What a process records about itself: its id, its place, and the session that holds its lock."""
+    """What a process records about itself: its id, its host, and the session that holds its lock."""
 
     instance: UUID
     pid: int
@@ -81,15 +79,15 @@ class Registration:
 
 
 def register(conn: Connection, process: Registration) -> None:
-    """Insert the row of this process, or write its new session into it; remove rows of processes
-    that are gone.
+    """Insert the row of this process, or update its session; remove rows of processes that have
+    ended.
     """
     conn.execute(_SQL["register"], asdict(process))
     conn.execute(_SQL["remove_gone"])
 
 
 def withdraw(conn: Connection, instance: UUID) -> None:
-    """Remove the row of this process: it stops."""
+    """Remove the row of this process, which stops."""
     conn.execute(_SQL["withdraw"], (instance,))
 
 
@@ -101,8 +99,7 @@ def services(conn: Connection) -> list[ServiceProcess]:
 def take_over(conn: Connection, instance: UUID) -> Epoch:
     """Begin a new epoch. The caller holds the lock `leader`.
 
-    Raise LockNotAvailable where a transaction of the former leader goes on for longer than a
-    second.
+    Raise LockNotAvailable if a transaction of the former leader does not end within a second.
     """
     with conn.transaction():
         conn.execute("SET LOCAL lock_timeout = '1s'")
@@ -113,21 +110,21 @@ def take_over(conn: Connection, instance: UUID) -> Epoch:
 
 
 def note_tick(conn: Connection, instance: UUID) -> None:
-    """Record that the leader has just looked for work."""
+    """Record the time of the leader's last tick."""
     conn.execute(_SQL["note_tick"], (instance,))
 
 
 def end_silent_leader(conn: Connection, seconds: float) -> int | None:
-    """End the session of a leader that has been silent for so long; return its process id, None if
-    there is none.
+    """Terminate the session of a leader that has been silent for so long; return its process id, or
+    None if there is none.
     """
     row = conn.execute(_SQL["end_silent_leader"], (seconds,)).fetchone()
     return row[0] if row else None
 
 
 def end_sessions(conn: Connection, application_names: str, keep: Sequence[int] = ()) -> int:
-    """End the sessions whose application name is LIKE this, but for these processes; return how
-    many.
+    """Terminate the sessions whose application name is LIKE this, except these processes; return
+    how many.
     """
     return len(conn.execute(_SQL["end_sessions"], (application_names, list(keep))).fetchall())
 

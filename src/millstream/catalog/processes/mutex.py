@@ -1,7 +1,7 @@
 """Mutual exclusion between processes of Millstream, by locks that only the service role can take.
 
-Anybody who may connect can take any advisory lock, so a guessed key would hang us. Ours are locks
-on tables and views of our own schema, which nobody else may lock:
+Any role that may connect can take any advisory lock, and so block us by its key. Our locks are on
+tables and views of our own schema, which no other role may lock:
 
     what                        lock                                    while it is held
     a stream table, for as      its row in millstream.locks,            the session has a transaction id, so vacuum
@@ -9,23 +9,23 @@ on tables and views of our own schema, which nobody else may lock:
     one process of a database,  a view without rows,                    no transaction id and no snapshot: it may be
     for months if need be       SHARE UPDATE EXCLUSIVE                  held for ever, and nothing waits for it
 
-Locks are held by a session of their own, from the start to the end of a `with` block, over as many
-transactions of other sessions as the work takes. Blocks may be nested: what an inner one has taken
-is given back with the outermost. A lock ends with its connection, at once when the process is
-killed, after half a minute when its machine is gone.
+A separate session holds the locks, from the start to the end of a `with` block, while the work uses
+any number of transactions in other sessions. Blocks may be nested: the locks of an inner one are
+released with the outermost. A lock ends with its connection: at once if the process is killed,
+after half a minute if its machine is gone.
 
     with Mutex(dsn) as mutex:
         with mutex.stream_tables([17, 18]) as free: ...       # those of them that nobody works on
         with mutex.exclusive("leader") as is_mine: ...        # tried once, or for as long as `patience` says
 
-A lock that is held for long has a Mutex of its own: a row locked inside its block would give that
-session a transaction id for as long as the block lasts. So a leader opens one, enters
-`exclusive("leader")` and stays there; a standby tries again and again, and takes over when the
-leader's session ends. Before each round of work the leader asks `is_held()`.
+A lock that is held for a long time needs a Mutex of its own: a row locked inside its block would
+give that session a transaction id for as long as the block lasts. So the leader opens a Mutex for
+`exclusive("leader")` only. A standby tries to enter it again and again, and takes over when the
+leader's session ends. Before each tick the leader calls `is_held()`.
 
-What happens when the session is lost while the work goes on? Another process may then work on the
-same stream table. No row comes out wrong: both move the same row of the catalog in REPEATABLE READ
-transactions, and the later one to commit fails with a serialization failure, and is tried again.
+If the session is lost during the work, another process may work on the same stream table. The rows
+are still exact: both update the same row of the catalog in REPEATABLE READ transactions, so the
+second to commit fails with a serialization failure, and is tried again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from millstream.postgres.table_locks import Patience
 
 Name = Literal["leader", "transitions"]
 
-# One try and no wait.
+# Try once, without waiting.
 ONCE = Patience(seconds=0.0)
 
 _SQL = load("millstream.catalog.processes", "mutex.sql")
@@ -68,14 +68,16 @@ class Mutex:
 
     @property
     def owner(self) -> str:
-        """How the application names of all Mutexes of this process begin."""
+        """Return the common prefix of the application names of all Mutexes of this process."""
         return self.application_name.partition(" locks")[0] + " locks"
 
     # -- stream tables -----------------------------------------------------------------------
 
     @contextmanager
     def stream_tables(self, ids: Sequence[int], patience: Patience = ONCE) -> Iterator[set[int]]:
-        """Hold the locks on those of these stream tables that are free before patience ends."""
+        """Hold the locks on these stream tables, except those that are not free before patience
+        ends.
+        """
         with self._transaction() as conn:
             taken = _take_rows(conn, ids)
             if len(taken) < len(set(ids)):
@@ -103,13 +105,13 @@ class Mutex:
 
     @contextmanager
     def exclusive(self, name: Name, patience: Patience = ONCE) -> Iterator[bool]:
-        """Hold the lock of that name; False where another process does."""
+        """Hold the lock of that name; yield False if another process holds it."""
         with self._transaction() as conn:
             yield _tried(lambda: _take_view(conn, name), patience)
 
     def holder(self, name: Name) -> str | None:
-        """Return who else holds the lock of this name, if anyone: process, application, host, and
-        since when.
+        """Return which other session holds the lock of this name, if any: process, application,
+        host, and since when.
         """
         row = (
             self._connected()
@@ -119,7 +121,7 @@ class Mutex:
         return row[0] if row else None
 
     def is_held(self) -> bool:
-        """Return whether the session still lives, and with it every lock that it has taken."""
+        """Return True if the session still exists, and so holds its locks."""
         try:
             return (
                 self._conn is not None and self._conn.execute("SELECT true").fetchone() is not None
@@ -151,7 +153,7 @@ class Mutex:
             if self._depth == 0:
                 self.held -= self._own
                 self._own.clear()
-            # However the work ended. A lost session has released its locks already.
+            # Also after an error. A lost session has released its locks already.
             with suppress(psycopg.OperationalError):
                 transaction.__exit__(None, None, None)
 
@@ -169,7 +171,7 @@ class Mutex:
         return self._conn
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all locks."""
         if self._conn is not None:
             self._conn.close()
             self._conn = None
@@ -189,8 +191,8 @@ class Mutex:
 def _opened(dsn: str, application_name: str) -> Connection:
     conn = session(dsn)
     conn.execute("SELECT set_config('application_name', %s, false)", (application_name,))
-    # It commits only rows that are made again where they are missing; it never waits but for
-    # whoever inserts the same.
+    # It commits only rows that are inserted again if they are missing, and waits only for a session
+    # that inserts the same row.
     conn.execute("SET synchronous_commit = off; SET lock_timeout = '50ms'")
     return conn
 
@@ -198,15 +200,15 @@ def _opened(dsn: str, application_name: str) -> Connection:
 def _is_lost(conn: Connection) -> bool:
     # An error is what a lost session gives; the last line tells.
     with suppress(psycopg.OperationalError):
-        # Does not wait. The first takes in what the server said at the end, the second that it has
-        # ended.
+        # These do not wait. The first reads the server's last messages, the second finds that the
+        # connection was closed.
         conn.pgconn.consume_input()
         conn.pgconn.consume_input()
     return conn.closed or conn.broken
 
 
 def _tried(attempt: Callable[[], bool], patience: Patience) -> bool:
-    """Try until it succeeds, or until patience ends."""
+    """Call the function until it succeeds, or until patience ends."""
     deadline = time.monotonic() + patience.seconds
     number = 0
     while not attempt():
@@ -226,13 +228,13 @@ def _take_rows(conn: Connection, ids: Sequence[int]) -> set[int]:
 
 
 def _take_more(conn: Connection, ids: Sequence[int], taken: set[int]) -> bool:
-    """Take those that were not to be had before; return True if none is left."""
+    """Take the locks that were not free before; return True if none is missing."""
     taken |= _take_rows(conn, sorted(set(ids) - taken))
     return taken >= set(ids)
 
 
 def _add_row(conn: Connection, id: int) -> bool:
-    """Insert the missing row of a stream table. Until we commit, no other session can lock it."""
+    """Insert the missing row of a stream table. No other session can lock it before the commit."""
     try:
         with conn.transaction():
             return conn.execute(_SQL["add_row"], (id,)).fetchone() is not None

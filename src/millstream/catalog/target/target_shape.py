@@ -1,10 +1,10 @@
-"""The shape of a stream table's own table: can the rows of its query be stored in it as they are?
+"""The shape of a stream table's own table: can it store the rows of the query unchanged?
 
-Its owner can alter it. A column that is missing, of another type, or computed by itself cannot hold
-the query's values; a rule does something else instead of a write; the rows of a table that inherits
-from it would be read as its own. Each is refused with the statement that takes it back. A column
-that is given back is filled: the shape is recorded with the rows, and where it is another one they
-are computed whole.
+The owner can alter the table. A column that is missing, has another type, or is generated cannot
+store the query's values. A rule does something else instead of a write. The rows of a table that
+inherits from it would be read as its own. Each of these is refused with the statement that reverts
+it. The shape is recorded with the rows; if it differs, for example because a column was added
+again, the rows are computed in full.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class TypedColumn:
 
 
 def retyped(conn: Connection, view: int, relid: int) -> list[TypedColumn]:
-    """Return the columns of a query, given as a view, that the table of a stream table has with
-    another type.
+    """Return the columns of a query, given as a view, whose type differs in the table of the stream
+    table.
     """
     return [
         TypedColumn(*row) for row in conn.execute(_SQL["retyped"], {"view": view, "table": relid})
@@ -54,8 +54,8 @@ def key_drops(conn: Connection, relid: int) -> list[str]:
 def check(
     conn: Connection, stream_table_id: int, name: str, relid: int, columns: Sequence[Column]
 ) -> None:
-    """Raise unless the rows of a query with these columns can be stored in the table of that oid,
-    if there is one.
+    """Raise unless the table of that oid, if it exists, can store the rows of a query with these
+    columns.
     """
     found = conn.execute(_SQL["facts"], (relid,)).fetchone()
     if found is None:
@@ -78,7 +78,7 @@ def check(
 
 
 def refuse_other_types(conn: Connection, name: str, relid: int, columns: Sequence[Column]) -> None:
-    """Raise if a column has another type than in the query, whichever of the two was altered."""
+    """Raise if the types of a column in the table and in the query differ."""
     stored = {column.name: column.type.name for column in relations.columns(conn, relid)}
     _check_columns(stored, columns, name, altered=True)
 
@@ -92,7 +92,7 @@ def _check_columns(
             raise TargetAltered.column(
                 name, f"Column {quoted(column.name)} of type {wanted} is missing."
             )
-        # If it is the query that has another type, the table follows.
+        # If the type in the query changed, the table is altered to it.
         if there != wanted and altered:
             raise TargetAltered.column(
                 name, f"Column {quoted(column.name)} has type {there}, not {wanted}."
@@ -100,9 +100,7 @@ def _check_columns(
 
 
 def _is_altered(conn: Connection, stream_table_id: int, relid: int) -> bool:
-    """Return True if the table changed since its rows were computed; otherwise it is the query that
-    changed.
-    """
+    """Return True if the table changed since its rows were computed; otherwise the query changed."""
     now = definition_digests.digests_of_target(conn, relid)
     return any(
         one.kind == "shape" and one.is_recorded_otherwise

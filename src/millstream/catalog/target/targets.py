@@ -1,9 +1,9 @@
-"""The tables of stream tables: is each still the one that we made?
+"""The tables of stream tables: is each still the one that Millstream created?
 
-An oid alone proves nothing, nor does a name: a table can be renamed, and another one get its name.
-So whatever drops or writes one goes by its name, its oid, and a mark of ours, all three. The mark
-is a comment on the unique index that tells the rows apart; it says which stream table of which
-installation this is, and a dump takes it along.
+Neither the oid nor the name of a table identifies it: a table can be renamed, and another one get
+its name. So a table is dropped or written only if its name, its oid, and its mark are all as
+recorded. The mark is a comment on its unique index that names the stream table and the
+installation; a dump contains it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SQL = load("millstream.catalog.target", "targets.sql")
 
 @dataclass(frozen=True)
 class Target:
-    """What has the oid of a stream table's table."""
+    """The relation with the oid of a stream table's table."""
 
     stream_table_id: int
     state: State
@@ -32,7 +32,7 @@ class Target:
 
 
 def inspect(conn: Connection, ids: Sequence[int] | None = None) -> list[Target]:
-    """Return what has become of the tables of these stream tables, or of all, the newest first."""
+    """Return the current state of the tables of these stream tables, or of all, newest first."""
     rows = conn.execute(_SQL["inspect"], {"ids": None if ids is None else list(ids)})
     return [
         Target(id, state, Name(oid, schema, name) if oid else None)
@@ -41,8 +41,8 @@ def inspect(conn: Connection, ids: Sequence[int] | None = None) -> list[Target]:
 
 
 def ours(conn: Connection, id: int, name: str) -> Name | None:
-    """Return the table of a stream table, None when it was dropped; raise TargetMoved when it may
-    not be ours.
+    """Return the table of a stream table, None if it was dropped; raise TargetMoved if it is
+    possibly another table.
     """
     for target in inspect(conn, [id]):
         if target.state == "ours":
@@ -53,25 +53,25 @@ def ours(conn: Connection, id: int, name: str) -> Name | None:
 
 
 def moved(conn: Connection, target: Target, name: str) -> TargetMoved:
-    """Return the error for a table that has the oid of a stream table's table and is not that."""
+    """Return the error for another table that has the oid of a stream table's table."""
     if target.state == "unmarked":
         return TargetMoved.unmarked(name, statements(conn, target.stream_table_id))
     return TargetMoved.another(name, str(target.found))
 
 
 def follow(conn: Connection, id: int) -> bool:
-    """Record the present name of the table of a stream table; False if it may not be ours, or its
-    name was taken.
+    """Record the current name of the table of a stream table; False if it is possibly another
+    table, or the name is taken.
     """
     return conn.execute(_SQL["follow"], (id,)).fetchone() is not None
 
 
 def mark(conn: Connection, id: int) -> None:
-    """Mark the table of a stream table as ours."""
+    """Set the mark of a stream table's table."""
     for statement in statements(conn, id):
         conn.execute(statement.encode())
 
 
 def statements(conn: Connection, id: int) -> list[str]:
-    """Return the statements that do so."""
+    """Return the statements that set it."""
     return [statement for (statement,) in conn.execute(_SQL["marks"], (id,))]

@@ -1,15 +1,15 @@
-"""The guard of a stream table: a trigger that refuses every write but that of a refresh.
+"""The guard of a stream table: a trigger that refuses every write except those of a refresh.
 
-It is a statement's trigger BEFORE INSERT, UPDATE, DELETE and TRUNCATE (COPY and MERGE are these),
-and fires always, in replicating sessions too. A refresh proves itself by a value that only we can
-compute, for this transaction and table:
+It is a statement trigger BEFORE INSERT, UPDATE, DELETE and TRUNCATE (COPY and MERGE fire these
+too). It is ENABLE ALWAYS, so it fires in replication sessions too. A refresh identifies itself by a
+value for this transaction and table that only the service role can compute:
 
     refresh   SELECT set_config('millstream.write_permit', millstream_changes.write_permit(table), true)
-    guard     is the setting what write_permit() says?  and is the statement nobody's trigger's?
+    guard     does the setting equal write_permit(), and is the statement not run by a trigger?
 
-The owner of the table can drop or disable it. That is found before the next refresh: the guard is
-put back, and the rows are computed whole, so that what was written meanwhile is repaired by the
-difference.
+The owner of the table can drop or disable it. This is detected before the next refresh: the guard
+is created again, and the rows are computed in full, so that the difference repairs whatever was
+written meanwhile.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _TRIGGER = sql.Identifier(TRIGGER)
 
 
 def broken_guards(conn: Connection, relids: Sequence[int]) -> dict[int, str]:
-    """Return what is wrong with the guards of these tables; nothing for one that is as it was made."""
+    """Return what is wrong with the guards of these tables; nothing for a guard that is unchanged."""
     return dict(conn.execute(_SQL["wrong"], (list(relids),)).fetchall())
 
 
 def put(conn: Connection, stream_table_id: int, table: Name) -> None:
-    """Make the guard, in place of what there is of it."""
+    """Create the guard, or replace it."""
     _drop(conn, table)
     make = sql.SQL(
         "CREATE TRIGGER {} BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {} "
@@ -49,28 +49,26 @@ def put(conn: Connection, stream_table_id: int, table: Name) -> None:
 
 
 def remove(conn: Connection, stream_table_id: int, table: Name) -> None:
-    """Let anybody write who has the right."""
+    """Remove the guard: any role with the privilege may write again."""
     _drop(conn, table)
     conn.execute(_SQL["record"], (False, stream_table_id))
 
 
 def remove_left_over(conn: Connection) -> None:
-    """Remove the guards of tables that are stream tables no longer: anybody may write to them who
-    has the right.
+    """Remove the guards of tables that are no longer stream tables: any role with the privilege may
+    write to them.
     """
     for row in conn.execute(_SQL["left"]).fetchall():
         _drop(conn, Name(*row))
 
 
 def renew_secret(conn: Connection) -> None:
-    """Make another secret: whoever has the dump that a database was restored from can read the old
-    one.
-    """
+    """Replace the secret: the dump from which a database was restored contains the old one."""
     conn.execute(_SQL["new_secret"])
 
 
 def _drop(conn: Connection, table: Name) -> None:
-    # Under whatever name: somebody may have renamed it.
+    # Under any name, since it may have been renamed.
     for (name,) in conn.execute(_SQL["triggers"], (table.oid, TRIGGER)).fetchall():
         conn.execute(
             sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(name), table.identifier)
@@ -79,7 +77,7 @@ def _drop(conn: Connection, table: Name) -> None:
 
 @contextmanager
 def write_permit(conn: Connection, table: str) -> Iterator[None]:
-    """Let statements of this block write to a stream table; `table` is its name as SQL writes it."""
+    """Let statements of this block write to a stream table; `table` is its quoted name."""
     permit = "SELECT set_config('millstream.write_permit', millstream_changes.write_permit(%s::regclass), true)"
     conn.execute(permit, (table,))
     yield
