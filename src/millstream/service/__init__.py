@@ -1,7 +1,7 @@
 """The verbs of Millstream, and `app`, which wires the rooms together.
 
-app, shared                          connections, plans, Spark; what the applications of one process share
-verb, api_boundary                   what every verb does first; arguments checked, errors as they leave
+app, shared                          connections, plans, Spark; shared plans of the applications of a process
+verb, api_boundary                   checks before every verb; arguments and errors of the Python API
 block_tables, follow_types           tables of a plan's blocks; column types that follow the query's
 
 define/                              create, alter, drop, validate a stream table
@@ -12,6 +12,5 @@ adopt, live_settings                 verbs about the installation
 requests/                            send requests to a running service; execute them
 run/                                 the service process, `millstream run`
 
-The API and the command line import `App` and the verbs. Rows are changed only by `refresh`, which
-this room calls.
+The API and the command line import `App` and the verbs. Only the room `refresh` changes rows.
 """

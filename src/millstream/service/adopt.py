@@ -1,6 +1,6 @@
 """The verb adopt: make a catalog that was restored or copied into this database work here.
 
-    examine    find every table by its recorded name, compare shape and comment, plan every query   changes nothing
+    examine    find every table by its recorded name, compare shape and mark, plan every query      changes nothing
     rewrite    oids, a new installation id, the identity; drop restored capture triggers             one transaction
     capture    set up triggers on each source                                                        one after the other
     fill       refresh every stream table, by difference from its restored rows                      as a refresh does
@@ -91,7 +91,7 @@ def _is_foreign(app: App) -> bool:
 def _examined(app: App, forget: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the stream tables that cannot be adopted, each with the reason.
 
-    Everything done here is undone.
+    All changes of this function are rolled back.
     """
     with app.conn.transaction(force_rollback=True):
         _forget(app, forget)
@@ -107,8 +107,8 @@ def _examined(app: App, forget: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _objection(app: App, table: StreamTable) -> str:
-    """Return why the table of that name is not the stream table's, or its query no longer holds;
-    empty when neither.
+    """Return why the table of that name is not the stream table's, or why its query is no longer
+    valid; "" otherwise.
     """
     [target] = targets.inspect(app.conn, [table.id])
     if target.state != "ours":
@@ -116,7 +116,8 @@ def _objection(app: App, table: StreamTable) -> str:
         return f"{error.message}; {error.hint}"
     try:
         planned = app.plan(table)
-        # The digests that would tell who has altered it are those of the other database.
+        # The recorded digests are those of the other database, so they cannot tell which of the two
+        # was altered.
         target_shape.refuse_other_types(
             app.conn, table.name, table.relid or 0, planned.canonical.columns
         )
@@ -133,7 +134,7 @@ def _objection(app: App, table: StreamTable) -> str:
 
 
 def _forget(app: App, names: Sequence[str]) -> None:
-    """Remove the catalog's rows and the state of these stream tables; their tables are left alone."""
+    """Remove the catalog rows and the state of these stream tables, but not their tables."""
     for name in names:
         table = stream_tables.named(app.conn, name)
         block_tables.drop(app.conn, table)
@@ -164,8 +165,8 @@ def _rewrite(app: App, forget: Sequence[str]) -> None:
 
 
 def _complete(app: App, adopted: tuple[str, ...]) -> Adoption:
-    """Set up what is not captured yet, and fill what is not filled; all of it may have been done
-    before.
+    """Set up capture of the sources without it, and refresh the stream tables that are not
+    populated; there may be none.
     """
     for source in sources.every(app.conn):
         if not source.columns:

@@ -1,5 +1,4 @@
-"""The boundary of the Python API: arguments are checked, and every error that leaves is a
-MillstreamError.
+"""The boundary of the Python API: it checks arguments, and raises only MillstreamErrors.
 
     an argument of another type, text that no PostgreSQL text can hold    BadSetting
     an error of the server                                                by its SQLSTATE (`postgres.failures`)
@@ -28,13 +27,13 @@ T = TypeVar("T")
 
 
 class ArgumentKind(NamedTuple):
-    """What an argument may be, and how that is said."""
+    """The values allowed for an argument, and their description in errors."""
 
     types: tuple[type, ...]
     words: str
 
 
-# By annotation, as the signature has it; parameters of other types check themselves.
+# By the annotation in the signature. Values of other types are checked where they are used.
 KINDS: dict[str, ArgumentKind] = {
     "str": ArgumentKind((str,), "a text"),
     "str | None": ArgumentKind((str, NoneType), "a text or None"),
@@ -64,7 +63,7 @@ def public(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def check(name: str, value: object, kind: ArgumentKind | None) -> None:
-    """Raise BadSetting for an argument of another kind."""
+    """Raise BadSetting if an argument is of another kind."""
     if kind is None:
         return
     is_number = kind.types == (int,)
@@ -87,7 +86,7 @@ def _check_text(name: str, value: str) -> None:
 
 
 def translate_error(error: Exception) -> MillstreamError:
-    """Return any error as one of ours."""
+    """Return an error as a MillstreamError."""
     if isinstance(error, MillstreamError):
         return error
     if isinstance(error, psycopg.Error):

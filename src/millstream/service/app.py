@@ -42,9 +42,9 @@ from millstream.service.shared import Recorded, Shared
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
 
-# Seconds that planning again waits for a locked table, while other sessions wait for us.
+# Seconds that planning again waits for a locked table, while other sessions wait for this one.
 PLAN_PATIENCE = 2.0
-# Seconds that a statement of the main session waits for a lock where nothing else bounds it.
+# Seconds that a statement of the main session waits for a lock, unless it has another limit.
 LOCK_PATIENCE = 30.0
 
 # Called with the current step and its progress (0..1, or None).
@@ -63,10 +63,10 @@ class App:
         shared: Shared | None = None,
     ) -> None:
         self.dsn = dsn
-        # Without those of the database, which `use` adds.
+        # Without the settings of the database, which `use` adds.
         self.given = settings
         self.settings = settings
-        # A service has several applications.
+        # Shared by the applications of a service.
         self._is_alone = shared is None
         self._shared = shared or Shared()
         self.conn: Connection = _main_session(dsn)
@@ -87,7 +87,7 @@ class App:
 
     @property
     def epoch(self) -> Epoch | None:
-        """In a service: its leadership, which every transaction of the main session holds."""
+        """In a service: its epoch, which every transaction of the main session locks."""
         return self._epoch
 
     @epoch.setter
@@ -101,7 +101,7 @@ class App:
         return set(self._shared.held)
 
     def use(self, settings: Settings) -> None:
-        """Use these settings from now on. Spark keeps those that it was started with."""
+        """Use these settings from now on. Spark continues with those with which it was started."""
         self.settings = settings
         self.follower.use(settings)
 
@@ -110,13 +110,13 @@ class App:
         if self._engine is not None and (how := self._engine.java.ended()):
             self._let_go(self._engine, how)
         if self._engine is None:
-            # Imported here: listing stream tables must not pay for Spark.
+            # Imported here, so that commands that need no Spark start quickly.
             from millstream.spark.session import prepare
 
             self.progress("starting Spark", None)
             spark = self._given or self._start()
-            # A session of our own on the given context: its settings and views stay those of
-            # others.
+            # A new session on the given context, so that the settings and views of the given
+            # session do not change.
             own = self._is_alone and not self._given
             self._engine = Engine(spark if own else prepare(spark.newSession()))
             self._engine.warm()
@@ -129,7 +129,7 @@ class App:
         return start(settings.spark_master, settings.spark_conf, settings.spark_driver_memory)
 
     def _let_go(self, engine: Engine, how: str) -> None:
-        """Let go of a Java that has ended."""
+        """Stop using a Java process that has ended."""
         if self._given is not None:
             raise JavaEnded.of_given_session(how)
         log.warning("Java has ended", how=how)
@@ -137,7 +137,7 @@ class App:
         self._engine = None
 
     def ended_by(self, error: BaseException) -> str | None:
-        """Return how Java has ended, if that may be the cause of an error."""
+        """Return how Java ended, if that may be the cause of an error."""
         return self._engine.java.ended_by(error) if self._engine else None
 
     def refresher(self, known: Mapping[int, RefreshReport | MillstreamError]) -> Refresher:
@@ -166,7 +166,7 @@ class App:
         return known[1]
 
     def know(self, table: StreamTable, planned: QueryPlan) -> None:
-        """Cache the plan from which a stream table and the state of its blocks were just created."""
+        """Cache the plan with which a stream table and the state of its blocks were created."""
         self._shared.plans[table.id] = (table.created_at, planned)
         self._shared.kept.add(table.id)
 
@@ -175,7 +175,7 @@ class App:
         self._shared.forget(id_)
 
     def job(self, table: StreamTable, *, full: bool = False) -> Job:
-        """Return the job: what a refresh needs to know of a stream table."""
+        """Return the job for a stream table, the input of a refresh."""
         planned = self.plan(table)
         if table.id not in self._shared.kept:
             self._check_kept(table, planned)
@@ -186,13 +186,13 @@ class App:
         )
 
     def unplanned(self, tables: Sequence[StreamTable]) -> dict[int, Job]:
-        """Return jobs without a plan, for stream tables that need none unless a source has changed.
+        """Return jobs without a plan, for stream tables that need one only if a source has changed.
 
-        Their sources and digests are in the catalog. Planning hundreds of stream tables, of which a
-        few have changed, would be most of what a new process does.
+        Their sources and digests are in the catalog. Otherwise a new process would plan hundreds of
+        stream tables of which a few have changed.
         """
         asked = [table for table in tables if self._may_stay_unplanned(table)]
-        # Not looked up twice: meanwhile another application may forget one.
+        # Copied, since another application may remove one meanwhile.
         recorded = {table.id: self._shared.recorded.get(table.id) for table in asked}
         read = self._recorded([id_ for id_, known in recorded.items() if known is None])
         self._shared.recorded.update(read)
@@ -225,13 +225,13 @@ class App:
     def _may_stay_unplanned(self, table: StreamTable) -> bool:
         if table.id in self._shared.plans or table.frontier is None:
             return False
-        # What another version planned is planned again, though nothing has changed: it may have
-        # planned wrongly.
+        # Plan again what another version planned, even if nothing has changed: its plan may be
+        # wrong.
         return table.reads_clock is False and table.planned_by == version_stamp()
 
     def _check_kept(self, table: StreamTable, planned: QueryPlan) -> None:
-        """Check that the state of the blocks fits the plan; later, if another process refreshes the
-        table now.
+        """Check that the state of the blocks matches the plan. If another process is refreshing the
+        table, this is done later.
         """
         with self.mutex.stream_tables([table.id]) as free:
             if not free:
@@ -270,8 +270,8 @@ class App:
         if self._is_closed:
             raise Closed.by_user()
         with contextlib.suppress(psycopg.OperationalError):
-            # Does not wait. The first takes in what the server said at the end, the second that it
-            # has ended.
+            # These do not wait. The first reads the server's last messages, the second finds that
+            # the connection was closed.
             self.conn.pgconn.consume_input()
             self.conn.pgconn.consume_input()
         if self.conn.closed:
@@ -283,8 +283,8 @@ class App:
             self._memory.forget()
 
     def _session_of_leader(self) -> Connection:
-        """Open a session; in a service only while it leads: the next leader ends the sessions that
-        are there.
+        """Open a session; in a service only while it leads, since the next leader terminates only
+        the sessions that exist then.
         """
         conn = _main_session(self.dsn)
         try:
@@ -303,8 +303,8 @@ class App:
         fence.hold(self.conn)
 
     def hang_up(self) -> None:
-        """End what is being done, from another thread: its transaction is rolled back, and it
-        raises ServerDown.
+        """End the running work from another thread: its transaction is rolled back, and it raises
+        ServerDown.
         """
         for one in (self.mutex, self.follower, self.journal):
             for conn in one.sessions():
@@ -312,7 +312,7 @@ class App:
         hang_up(self.conn)
 
     def close(self) -> None:
-        """Close the connections; a Spark session that we started stays warm for the process."""
+        """Close the connections. A Spark session that Millstream started remains for the process."""
         self._is_closed = True
         self.follower.close()
         self.mutex.close()
@@ -329,7 +329,7 @@ def _main_session(dsn: str) -> Connection:
 def plan_recorded(
     conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]
 ) -> QueryPlan:
-    """Plan a recorded query, with its recorded key, for the columns that are stored."""
+    """Plan a recorded query with its recorded key, for the stored columns."""
     owner = rights.owners(conn, [table.relid or 0]).get(table.relid or 0)
     with waiting_at_most(conn, PLAN_PATIENCE):
         renamed = renames.find(conn, query_names.recorded(conn, table.id))

@@ -1,8 +1,8 @@
 """Create, replace and drop the tables and views of a stream table's blocks.
 
 A plan is recorded as its printed text. If a view under the query was replaced, or a newer
-Millstream plans differently, the state of the old plan is useless: it is created again, empty, and
-the stream table is computed from its sources; of its own rows only those that differ are changed.
+Millstream plans differently, the state does not match the new plan. It is then created again,
+empty, and the next refresh computes the rows in full and applies the difference.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
 
 
 def drop(conn: Connection, table: StreamTable) -> None:
-    """Drop all of it."""
+    """Drop the state, the materialized rows and the views of the blocks."""
     names = BlockNames(table.id, table.schema_name, table.name)
     for block in blocks.of(conn, table.id):
         own = names.at(block.position)
@@ -62,8 +62,8 @@ def drop(conn: Connection, table: StreamTable) -> None:
 
 
 def replace(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
-    """Replace the state if the plan is another one; the stream table then has no frontier until it
-    is filled again.
+    """Replace the state if the plan has changed; the stream table then has no frontier until it is
+    populated again.
     """
     names = BlockNames(table.id, table.schema_name, table.name)
     wanted = [(str(block), _storage(planned, block, names)) for block in planned.blocks]
@@ -84,7 +84,7 @@ def _is_as_recorded(
     """Return True if these are the plan and the storage of each recorded block."""
     if [plan for plan, _ in wanted] != [block.plan for block in recorded]:
         return False
-    # Older versions have not recorded the storage.
+    # Older versions did not record the storage.
     pairs = zip(
         (storage for _, storage in wanted), (block.storage for block in recorded), strict=True
     )
@@ -105,10 +105,10 @@ def _statements(planned: QueryPlan, block: Block, names: BlockNames) -> list[str
 
 @on_large_stack
 def _storage(planned: QueryPlan, block: Block, names: BlockNames) -> str:
-    """Return a digest of the block's state, with the types of its columns, which are not in its
-    plan.
+    """Return a digest of the block's state, including the types of its columns, which are not in
+    the plan.
     """
-    # As it was named when it was created: state tables go by the id.
+    # With the name at creation: the names of state tables contain the id.
     named = BlockNames(names.id, "", "")
     return hashlib.md5(
         "; ".join(_statements(planned, block, named)).encode(), usedforsecurity=False

@@ -1,5 +1,5 @@
-"""The verb explain: how a stream table is maintained, all of it: blocks, demand, Spark SQL, last
-numbers.
+"""The verb explain: how a stream table is maintained: blocks, demand, Spark SQL, figures of the
+last refresh.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millstream.service.verb import verb
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` shows; its text is the product."""
+    """The parts of the text that `explain` prints."""
 
     table: StreamTable
     planned: QueryPlan

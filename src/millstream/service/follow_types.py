@@ -3,8 +3,9 @@
     ALTER COLUMN ... TYPE     the table keeps its oid, indexes, rights, comments and triggers
     start over                the next refresh computes the rows in full and applies the difference
 
-Stored values are converted, by a cast or by way of their text, so that readers see the former rows
-until that refresh commits. Where neither works, or makes two keys one, the table is emptied first.
+Stored values are converted, by a cast or through their text, so that readers see the former rows
+until that refresh commits. If neither works, or if two keys become equal, the rows are deleted
+first.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.table_locks import Patience, under_lock
 
-# Readers of the stream table queue behind the request.
+# A short wait, since readers of the stream table queue behind the lock request.
 HASTY = Patience(seconds=2.0)
 
-# How stored values are converted, in the order in which it is tried.
+# Conversions of stored values, in the order in which they are tried.
 _CONVERSIONS = (sql.SQL("{column}::{type}"), sql.SQL("{column}::pg_catalog.text::{type}"))
 _NOTHING = sql.SQL("NULL::{type}")
 # Errors that do not depend on the values.
@@ -46,7 +47,7 @@ _DEPENDENTS = (
 
 
 def follow_types(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
-    """Alter the table where the query has other types; return True if it was altered."""
+    """Alter the columns whose types differ in the query; return True if there are any."""
     if table.relid is None:
         return False
     with queries.rolled_back(conn):

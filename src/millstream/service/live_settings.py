@@ -1,5 +1,5 @@
-"""The settings of a process with a database: its own, and below them those that the database
-stores.
+"""The settings of a process with a database: the process's own take precedence over those stored in
+the database.
 
 The database checks a value when it is stored. A stored value from another version, or one that
 contradicts this process's own settings, is ignored with a warning: otherwise no command could
@@ -28,7 +28,9 @@ _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings with those of the database, and which of these are ignored, with the reason."""
+    """Settings merged with those of the database, and the stored ones that are ignored, each with
+    the reason.
+    """
 
     settings: Settings
     ignored: Mapping[str, str]
@@ -48,9 +50,7 @@ class SettingInfo:
 
 
 def read(conn: Connection, given: Settings) -> Settings:
-    """Return the given settings, with those that the database stores where no stronger place gives
-    one.
-    """
+    """Return the given settings, with stored ones for those that the process does not set itself."""
     resolved = resolve(given, setting_definitions.stored(conn))
     for name, reason in resolved.ignored.items():
         log.warning("a setting of the database is ignored", name=name, reason=reason)
@@ -58,8 +58,8 @@ def read(conn: Connection, given: Settings) -> Settings:
 
 
 def resolve(given: Settings, stored: Mapping[str, str]) -> Resolved:
-    """Return the given settings with the stored ones below them; leave out stored values that
-    cannot hold.
+    """Merge the given settings with the stored ones, which have lower precedence; leave out invalid
+    stored values.
     """
     ignored = {name: reason for name in stored if (reason := _refusal(name))}
     usable = {name: value for name, value in stored.items() if name not in ignored}
@@ -81,8 +81,8 @@ def _refusal(name: str) -> str | None:
 
 
 def _culprits(error: BadSetting) -> set[str]:
-    """Return the settings that may be the cause: the one that is named, or all that are compared
-    with another.
+    """Return the settings that may be the cause of an error: the one that it names, or all that are
+    compared with another.
     """
     named = error.facts.get("name")
     return {str(named)} if named else {name for pair in ORDERED for name in pair}
@@ -122,7 +122,7 @@ def _hide_secrets(value: str) -> str:
 
 @verb
 def store(app: App, name: str, value: str) -> None:
-    """Store a setting in the database, for every process that is not given another value."""
+    """Store a setting in the database, for every process that does not set it itself."""
     if name not in Settings.model_fields:
         Settings.model_construct().with_stored({name: value})  # Raises: there is no such setting.
     if reason := NOT_FROM_DATABASE.get(name):

@@ -19,7 +19,7 @@ from millstream.scheduler.round import refresh_tables
 from millstream.service.app import App
 from millstream.service.verb import verb
 
-# Seconds between two looks for entries of the history that are too old.
+# Seconds between two removals of old history entries.
 PRUNE_EVERY = 3600.0
 
 
@@ -27,9 +27,10 @@ PRUNE_EVERY = 3600.0
 def refresh(
     app: App, name: str, *, full: bool = False, initiated_by: Initiator = "MANUAL"
 ) -> RefreshReport:
-    """Refresh one stream table now, and in the same cut first those that it reads, to any depth.
+    """Refresh one stream table now, and before it, in the same cut, the stream tables that it
+    reads, to any depth.
 
-    One of those that is suspended or fails stays as it is; the report then says so, and has its
+    If one of those is suspended or fails, it keeps its rows; the report then says so, and has its
     older data timestamp.
     """
     table = app.named(name)
@@ -38,7 +39,7 @@ def refresh(
     now_read = upstreams_of(app, table)
     new = {upstream.id for upstream in now_read} - {upstream.id for upstream in upstreams}
     if new and isinstance(outcome, RefreshReport):
-        # The stream table was planned again during the refresh, and reads others than before.
+        # The stream table was planned again during the refresh, and now reads other stream tables.
         outcome = _with_upstreams(app, table, now_read, initiated_by, full=full)
     return _reports([outcome])[0]
 
@@ -53,7 +54,7 @@ def refresh_all(app: App) -> list[RefreshReport]:
 def tick(app: App) -> list[RefreshReport]:
     """Refresh the stream tables that are due, and their upstreams, at one cut.
 
-    Return the reports of those that succeeded; the others are recorded.
+    Return the reports of those that succeeded; errors of the others are recorded.
     """
     tables, now = stream_tables.every(app.conn), datetime.now(UTC)
     by_id = {table.id: table for table in tables}

@@ -1,4 +1,4 @@
-"""What the applications of one process share: plans, and the WAL reader.
+"""Shared by the applications of one process: plans, and the WAL reader.
 
 The service refreshes several graphs at once, each in an application of its own, with its own
 connections and Spark session. Only one of them at a time works on a stream table, not always the
@@ -20,7 +20,7 @@ Recorded: TypeAlias = tuple[Digests, frozenset[int], frozenset[int]]
 
 @dataclass
 class Shared:
-    """Plans by id of the stream table. Each of these is read and written at one stroke."""
+    """Plans by id of the stream table. Each operation on them is atomic."""
 
     plans: dict[int, tuple[datetime, QueryPlan]] = field(default_factory=dict)
     kept: set[int] = field(default_factory=set)

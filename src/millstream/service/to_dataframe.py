@@ -20,7 +20,7 @@ _NATIVE = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timesta
 
 @verb
 def to_dataframe(app: App, name: str) -> DataFrame:
-    """Return the current rows; numbers, dates and timestamps in Spark's own types, all else as
+    """Return the current rows; numbers, dates and timestamps have Spark's own types, all others are
     text.
     """
     table = app.named(name)
@@ -44,7 +44,7 @@ def to_dataframe(app: App, name: str) -> DataFrame:
 
 
 def _converted(name: str, column: Column) -> SparkColumn:
-    """Return the values of a column that was read, in Spark's own type and under the column's name."""
+    """Return a column with Spark's own type, under the column's name."""
     type_ = _spark_type(column.type.base, number_wire_of(column.type))
     value = functions.col(name)
     return (value.cast(type_) if type_ else value).alias(column.name)

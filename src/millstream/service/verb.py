@@ -1,10 +1,11 @@
 """Check and repair the connection around each verb.
 
-The server may be restarted, or end our session, at any moment. Then a refresh is applied in full or
-not at all. The caller gets ServerDown, which is retryable, and the next call connects again.
+The server may be restarted, or end the session, at any time. A refresh is then applied either in
+full or not at all. The caller gets ServerDown, which is retryable, and the next call connects
+again.
 
-Before anything else each verb checks the catalog: it exists, has our version, was created in this
-database, and contains no code of others.
+Each verb first checks the catalog: it exists, has the version of this Millstream, was created in
+this database, and contains no code of other roles.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def verb(act: Callable[Concatenate[App, P], T]) -> Callable[Concatenate[App, P],
 
 
 def verb_anywhere(act: Callable[Concatenate[App, P], T]) -> Callable[Concatenate[App, P], T]:
-    """Make it one that also works with a catalog that came from another database."""
+    """Make a function a verb that also works with a catalog from another database."""
     return _checked(act, install.require_version)
 
 

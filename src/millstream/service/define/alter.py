@@ -1,4 +1,4 @@
-"""The verb alter: another query, another schedule, another mode, stopped or started again."""
+"""The verb alter: change the query, the schedule, the refresh mode or the status."""
 
 from __future__ import annotations
 

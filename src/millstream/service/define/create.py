@@ -1,4 +1,4 @@
-"""The verb create: from a query to a filled stream table, or to nothing at all."""
+"""The verb create: from a query to a populated stream table. An error leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from millstream.settings import CDC_MODES
 from millstream.store import target
 from millstream.store.names import BlockNames
 
-# Schemas that are the server's or ours; those that begin with pg_ are the server's too.
+# Schemas of the server and of Millstream; those that begin with pg_ are the server's too.
 RESERVED = ("information_schema", *SCHEMAS)
 
 
@@ -56,7 +56,7 @@ def create(
     owner: str | None = None,
     search_path: str | None = None,
 ) -> RefreshReport | None:
-    """Create a stream table for a role, the session's own by default, and fill it.
+    """Create a stream table for a role, by default the session's own, and populate it.
 
     Names in the query are looked up along `search_path`, by default that of the session.
     """
@@ -75,7 +75,7 @@ def create(
     if (cdc_mode or app.settings.cdc_mode) == "wal":
         transitions.require(app, as_sources(app, planned))
     asked = _Definition(schema, bare, str(cadence), refresh_mode, cdc_mode, owner)
-    # Until it is filled it stays locked: a process that finds it empty leaves it to us.
+    # It is locked until it is populated, so that no other process refreshes it first.
     with ExitStack() as locked:
         table = _recorded(app, locked, asked, planned)
         planned = (
@@ -105,8 +105,8 @@ def create(
 
 
 def _stay_on_triggers(app: App, planned: QueryPlan, cdc_mode: str | None) -> list[str]:
-    """Return which sources could be captured from the WAL and are not, each with the statement that
-    moves it.
+    """Return the sources that stay on triggers, each with the statement that would allow capture
+    from WAL.
     """
     if (cdc_mode or app.settings.cdc_mode) == "trigger":
         return []
@@ -117,9 +117,7 @@ def _stay_on_triggers(app: App, planned: QueryPlan, cdc_mode: str | None) -> lis
 
 
 def as_sources(app: App, planned: QueryPlan) -> list[Source]:
-    """Return the tables that it reads, except stream tables, as sources that nothing is captured of
-    yet.
-    """
+    """Return the tables that it reads, except stream tables, as sources without capture."""
     own = {one.relid for one in stream_tables.every(app.conn)}
     tables = [table for table, _ in planned.sources().values() if table.oid not in own]
     partitions = relations.partitions(app.conn, [table.oid for table in tables])
@@ -129,7 +127,7 @@ def as_sources(app: App, planned: QueryPlan) -> list[Source]:
 
 
 def with_key(app: App, planned: QueryPlan) -> QueryPlan:
-    """Give the plan a row id as its key if `=` on its key would be an operator of an extension."""
+    """Use a row id as key if the `=` of the plan's key is an operator of an extension."""
     key = planned.block.key
     types = [
         output.column.type.oid
@@ -140,9 +138,9 @@ def with_key(app: App, planned: QueryPlan) -> QueryPlan:
 
 
 def _undo(app: App, table: StreamTable) -> None:
-    """Undo everything, also after Ctrl-C.
+    """Remove everything that was created, also after Ctrl-C.
 
-    If the server cannot be reached, `drop` can do it later.
+    If the server cannot be reached, use `drop` later.
     """
     try:
         app.reach()
@@ -219,7 +217,7 @@ def _policies(app: App, table: StreamTable, planned: QueryPlan) -> tuple[str, ..
 
 @dataclass(frozen=True)
 class _Definition:
-    """What a stream table is created with, checked."""
+    """The checked definition of a new stream table."""
 
     schema: str
     name: str
@@ -230,8 +228,8 @@ class _Definition:
 
 
 def _recorded(app: App, locked: ExitStack, asked: _Definition, planned: QueryPlan) -> StreamTable:
-    """Create catalog rows, table and state in one transaction, which locks the stream table before
-    it commits.
+    """Create catalog rows, table and state in one transaction; lock the stream table before the
+    commit.
     """
     with app.conn.transaction():
         app.hold_epoch()
@@ -273,7 +271,7 @@ def _make_tables(app: App, table: StreamTable, planned: QueryPlan, owner: str) -
 
 
 def _give(app: App, table: StreamTable, owner: str) -> None:
-    """Make the stream table the owner's."""
+    """Give the stream table's table to its owner."""
     alter = sql.SQL("ALTER TABLE {} OWNER TO {}")
     try:
         app.conn.execute(

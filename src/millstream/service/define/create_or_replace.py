@@ -23,10 +23,10 @@ def create_or_replace(
     cdc_mode: str | None = None,
     owner: str | None = None,
 ) -> RefreshReport | None:
-    """Create a stream table, or alter the one of that name where it differs; return the report of
-    the refresh, if any.
+    """Create a stream table, or alter the existing one where it differs; return the report of the
+    refresh, if any.
 
-    Of one that is there the owner stays the same, and `initialize` has no meaning.
+    An existing stream table keeps its owner, and `initialize` has no effect on it.
     """
     try:
         table = app.named(name)

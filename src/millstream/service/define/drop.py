@@ -1,9 +1,9 @@
 """The verb drop: drop the stream table, its state, its catalog rows, and capture that no other one
 needs.
 
-All of it is one transaction that first takes every lock that it needs: everything is dropped, or an
-error says why nothing did. Only the replication slot, which no transaction can bring back, is
-dropped after it.
+All of it is one transaction that first takes every lock that it needs: either everything is
+dropped, or nothing and an error says why. The replication slot is dropped afterwards, since that
+cannot be rolled back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from millstream.service import block_tables
 from millstream.service.app import App
 from millstream.service.verb import verb
 
-# For another process that refreshes the stream table.
+# Seconds to wait for another process that refreshes the stream table.
 WAITING = Patience(seconds=30.0)
 
 
@@ -37,8 +37,7 @@ WAITING = Patience(seconds=30.0)
 def drop(app: App, name: str, *, cascade: bool = False, forget: bool = False) -> None:
     """Drop a stream table; with `cascade`, views and others that depend on its table too.
 
-    With `forget` the table that holds its rows is left alone, whatever it is: it is no stream table
-    any more.
+    With `forget`, the table with its rows remains as an ordinary table.
     """
     drop_table(app, app.named(name), cascade=cascade, forget=forget)
 
@@ -46,7 +45,7 @@ def drop(app: App, name: str, *, cascade: bool = False, forget: bool = False) ->
 def drop_table(
     app: App, table: StreamTable, *, cascade: bool = False, forget: bool = False
 ) -> None:
-    """Do the same for a stream table already found."""
+    """Drop a stream table given as its catalog row."""
     doomed = _doomed(app, table, cascade=cascade)
     with ExitStack() as locked:
         for one in doomed:
@@ -60,8 +59,8 @@ def drop_table(
 
 
 def _doomed(app: App, table: StreamTable, *, cascade: bool) -> list[StreamTable]:
-    """Return the stream table and, with `cascade`, all that read it to any depth: each after those
-    that read it.
+    """Return the stream table and, with `cascade`, its readers to any depth, each after its own
+    readers.
     """
     found, following = dict[int, StreamTable](), [table]
     while following:
@@ -81,8 +80,8 @@ def _doomed(app: App, table: StreamTable, *, cascade: bool) -> list[StreamTable]
 def _drop_at_once(
     app: App, doomed: Sequence[StreamTable], cascade: bool, forgotten: set[int]
 ) -> None:
-    """Drop them, and capture that no other one needs, in one transaction that takes all locks
-    first.
+    """Drop stream tables, and capture that no other one needs, in one transaction that takes all
+    locks first.
     """
     conn, ids = app.conn, [one.id for one in doomed]
     stored = [_stored(conn, one) for one in doomed if one.id not in forgotten]
@@ -117,7 +116,7 @@ def _stored(conn: Connection, table: StreamTable) -> Name | None:
 
 
 def _drop_stored(conn: Connection, table: StreamTable, cascade: bool) -> None:
-    """Drop the table that holds the rows, if it is still there, and certainly ours."""
+    """Drop the table with the rows, if it still exists and is certainly the recorded one."""
     drop = sql.SQL("DROP TABLE {} CASCADE" if cascade else "DROP TABLE {}")
     found = _stored(conn, table)
     try:

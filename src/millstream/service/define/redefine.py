@@ -48,7 +48,7 @@ from millstream.store import target
 from millstream.store.names import ROW_ID, BlockNames
 
 HASTY = Patience(seconds=2.0)
-# Sources can change between the plan and the cut.
+# Tries, since sources can change between the plan and the cut.
 TRIES = 3
 
 
@@ -219,8 +219,8 @@ def _in_order(stored: Sequence[str], wanted: Sequence[str]) -> tuple[list[str], 
 
 
 def _own_columns(app: App, table: StreamTable, relid: int) -> list[str]:
-    """Return the columns of the table that are of the former query; all, if that does not hold any
-    more.
+    """Return the columns of the table that belong to the former query; all, if that query is no
+    longer valid.
     """
     stored = [column.name for column in relations.columns(app.conn, relid) if column.name != ROW_ID]
     try:
@@ -229,7 +229,7 @@ def _own_columns(app: App, table: StreamTable, relid: int) -> list[str]:
         }
     except MillstreamError:
         return stored
-    # Columns that its owner has added are left alone.
+    # Columns that its owner has added are not touched.
     return [name for name in stored if name in former]
 
 
@@ -275,9 +275,9 @@ def _run(app: App, name: Name, clauses: Sequence[str]) -> None:
 
 
 def _return_to_former(app: App, table: StreamTable) -> None:
-    """Capture only what the former query reads; the next refresh does what cannot be done now."""
+    """Capture only what the former query reads; what fails here is done by the next refresh."""
     app.forget(table.id)
-    # The error that led here is raised, not one that follows from it.
+    # Raise the original error, not one that follows from it.
     with suppress(MillstreamError, psycopg.Error):
         app.reach()
         _narrow(app, table, app.plan(stream_tables.get(app.conn, table.id)))

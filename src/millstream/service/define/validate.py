@@ -1,8 +1,9 @@
-"""The verb validate: what a stream table over a query would be, or why there cannot be one.
+"""The verb validate: describe the stream table that `create` would make of a query, or the error
+that it would raise.
 
 The query is planned as `create` plans it, in transactions that are rolled back: nothing is created,
-Spark is not asked. A refusal is an answer, with the place in the query; trouble that passes by
-itself is raised.
+and Spark is not used. A refusal is returned, with its position in the query; a transient error is
+raised.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Validation:
 
     @property
     def position(self) -> int | None:
-        """The character of the query that the refusal is about, counted from 1."""
+        """The position of the refused construct in the query, in characters from 1."""
         return self.refusal.facts.get("position") if self.refusal else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def validate(
     *,
     search_path: str | None = None,
 ) -> Validation:
-    """Plan a query for a role, the session's own by default, and create nothing."""
+    """Plan a query for a role, by default the session's own, without creating anything."""
     if cdc_mode not in (None, *CDC_MODES):
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
     owner = rights.owner_for(app.conn, owner)
@@ -172,8 +173,8 @@ def _state(block: Block, head: AggregateHead) -> str:
 
 
 def _keys(block: Block, head: AggregateHead) -> str:
-    """Name the keys of the groups: as the source's expressions where each is one, or as columns of
-    the result.
+    """Name the keys of the groups: by the expressions over the sources if every key is one, else by
+    the output columns.
     """
     read = dict(block.branches[0].sources) if len(block.branches) == 1 else {}
     shown = {output.key: output.column.name for output in block.outputs if output.key}

@@ -1,8 +1,7 @@
-"""The verb doctor: is everything there that Millstream needs, on this machine and in the database?
+"""The verb doctor: check the requirements of Millstream on this machine and in the database.
 
-Each check is a function that examines one thing, and returns what it found, with a hint if that is
-wrong. None of them changes anything, none starts Spark, and one that fails does not keep the others
-from looking.
+Each check is a function that examines one thing and returns the result, with a hint if it is wrong.
+Checks change nothing and do not start Spark. If one raises an error, the others still run.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SQL = load("millstream.service.monitoring", "doctor.sql")
 
 @dataclass(frozen=True)
 class Check:
-    """The result of a check: right, wrong, or neither (None)."""
+    """The result of a check: passed, failed, or neither (None)."""
 
     name: str
     ok: bool | None
@@ -41,7 +40,7 @@ class Check:
 
 
 def doctor(dsn: str | None = None) -> list[Check]:
-    """Look at this machine and, with a dsn, at the database."""
+    """Check this machine and, if a dsn is given, the database."""
     checks = [look() for look in MACHINE]
     if dsn is not None:
         checks += _database(dsn)
@@ -107,7 +106,7 @@ def _embedded_server() -> Check:
 def _version_of(distribution: str) -> str:
     """Return the installed version, or None.
 
-    Read from the metadata, because importing would take seconds.
+    Read from the metadata, because an import would take seconds.
     """
     try:
         return metadata.version(distribution)

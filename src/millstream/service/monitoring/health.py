@@ -67,8 +67,8 @@ def _source(app: App, source: Source, trouble: str) -> Check:
 
 
 def _slot(app: App) -> list[Check]:
-    """Check how far the slot lags, and name the session that makes the server retain WAL, if it is
-    not ours.
+    """Check how far the slot lags; name the session that makes the server retain WAL, if it is not
+    Millstream's.
     """
     query = "SELECT slot_name, confirmed_lag_bytes, restart_lag_bytes, held_by, trouble FROM millstream.slot_health()"
     return [_check_lag(app, SlotLag(*row)) for row in app.conn.execute(query)]
@@ -108,8 +108,8 @@ def _size(count: int) -> str:
 
 
 def _behind(app: App, tables: Sequence[StreamTable]) -> dict[int, str]:
-    """Return, by stream table, which older one it reads, where its rows are older than its last
-    refresh.
+    """Return, for each stream table whose rows are older than its last refresh, the older one that
+    it reads.
     """
     held = [
         one
@@ -129,7 +129,7 @@ def _behind(app: App, tables: Sequence[StreamTable]) -> dict[int, str]:
 
 
 def _unguarded(app: App, tables: Sequence[StreamTable]) -> dict[int, Check]:
-    """Return a check for each stream table whose guard is not as it was made."""
+    """Return a check for each stream table whose guard was removed or changed."""
     relids = [table.relid for table in tables if table.is_guarded and table.relid]
     wrong = (
         write_guard.broken_guards(app.conn, relids) if not app.settings.allow_direct_writes else {}
@@ -158,7 +158,7 @@ def _table(table: StreamTable, age: timedelta | None, behind: str) -> Check:
     if age is None:
         return Check(name, None, "not filled yet", f"Refresh it: millstream refresh {table.typed}")
     every = Cadence.parse(table.schedule).every
-    # Late: older than twice the schedule, plus a second for the refresh itself.
+    # Stale: older than twice the schedule, plus a second for the refresh itself.
     late = every is not None and age > 2 * every + timedelta(seconds=1) and not behind
     hint = "Check that the service runs (millstream run)." if late else behind
     return Check(
@@ -167,9 +167,7 @@ def _table(table: StreamTable, age: timedelta | None, behind: str) -> Check:
 
 
 def _last_failure(table: StreamTable) -> tuple[str, str] | None:
-    """Return how its last refresh has failed and what to do, whatever its schedule; None where it
-    has not.
-    """
+    """Return how its last refresh failed and what to do, for any schedule; None if it did not fail."""
     see = f"See: millstream history {table.typed}"
     if table.consecutive_errors and table.last_error:
         return _first_line(table.last_error), see

@@ -1,7 +1,7 @@
-"""What `millstream top` shows: one look at everything, by the SQL functions for monitoring.
+"""The data of `millstream top`, read by the SQL functions for monitoring.
 
-It needs neither Spark nor the service role: members of `millstream_reader` may use it. A session
-that could lose by calling the functions of the catalog's owner, such as a superuser's, is refused.
+It needs neither Spark nor the service role: members of `millstream_reader` may use it. A session of
+a role that should not run functions of the catalog's owner, such as a superuser, is refused.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.service.monitoring", "overview.sql")
 
-# Rows as the functions return them; values are of any type that PostgreSQL has.
+# Rows as the functions return them; values have any type.
 Row: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Overview:
-    """One look at everything."""
+    """The state of all stream tables, sources and the service at one moment."""
 
     database: str
     at: datetime
@@ -50,12 +50,13 @@ class Overview:
 
 @contextmanager
 def watching(dsn: str) -> Iterator[Connection]:
-    """Open a session that may look at the catalog, or raise why it may not."""
+    """Open a session that may read the catalog; raise an error if it may not."""
     with session(dsn) as conn:
         try:
             there = trust.check(conn)
         except NoRights:
-            # The catalog is another role's; whether ours may look is seen when it looks.
+            # The catalog belongs to another role; the first query shows whether this role may read
+            # it.
             there = True
         if not there:
             raise NotInstalled.here(conn.info.dbname)
@@ -64,7 +65,7 @@ def watching(dsn: str) -> Iterator[Connection]:
 
 
 def look(conn: Connection, *, refreshes: int = 8) -> Overview:
-    """Look once; all of it is of one moment."""
+    """Read everything once, at one snapshot."""
     try:
         with conn.transaction():
             conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -1,4 +1,4 @@
-"""Tell whether the next refresh can set the capture of a source up again: are the queries over it
+"""Check whether the next refresh can set up the capture of a source again: are the queries over it
 still valid?
 
 A source that was dropped, or that lost a column, has no capture that a refresh could repair. The
@@ -16,7 +16,7 @@ REPAIRED = "The next refresh restores capture and reinitialises the stream table
 
 
 def hint(conn: Connection, relid: int, trusted_roles: tuple[str, ...]) -> str:
-    """Return what to do about a source that is not captured whole."""
+    """Return what to do about a source that is not fully captured."""
     found = [
         (table, why)
         for table in _readers(conn, relid)
@@ -41,8 +41,8 @@ def _readers(conn: Connection, relid: int) -> list[StreamTable]:
 
 
 def _obstacle(conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]) -> str:
-    """Return why its query cannot be planned any more; empty where it can."""
-    # Imported here: `doctor` must not wait for Spark's modules where all is well.
+    """Return why its query can no longer be planned; "" if it can."""
+    # Imported here, so that `doctor` does not load Spark's modules if nothing is wrong.
     from millstream.service.app import plan_recorded
 
     try:

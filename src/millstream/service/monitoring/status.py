@@ -1,4 +1,6 @@
-"""The verbs status and history: what there is and how fresh it is. Never starts Spark."""
+"""The verbs status and history: list stream tables, their freshness and their refreshes. They do
+not start Spark.
+"""
 
 from __future__ import annotations
 

@@ -3,5 +3,5 @@
 ask       ask a running service by SQL, and wait for its answer; imports neither Spark nor the planner
 answer    execute a request with the rights of the role that asked, and record the answer
 
-Which request may begin, and on which worker, is decided by `service.run.desk`.
+`service.run.desk` decides which request begins, and on which worker.
 """

@@ -10,15 +10,15 @@ Names are looked up along its search_path.
 A service may end at any moment, also between the work and the answer. The next one executes the
 request again:
 
-    refresh, verify, validate, explain_query, alter     are repeated, which does no harm
-    create                                              done if such a stream table was created after the request began
-    drop                                                done if no stream table of that name is older than the request
+    refresh, verify, validate, explain_query, alter   are repeated, which does no harm
+    create                                            skipped if such a stream table was created after the request began
+    drop                                              skipped if no stream table of that name is older than the request
 
-A request that was begun three times without an answer may be what ends the service, and is given
-up.
+A request that was begun three times without an answer fails, since it may be the cause of the
+service's end.
 
-The answer shows a role nothing that it may not see: other roles than the owner of the stream table
-get no rows, and only the code of an error, because its text may quote values of rows.
+An answer contains only what the role may see: roles other than the owner of the stream table get no
+rows, and only the code of an error, because its text may quote values of rows.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ if TYPE_CHECKING:
 __all__ = ["execute", "prune", "take_up", "waiting"]
 
 MOST_TRIES = 3
-# What fails there is the query of the role that asks.
+# Errors in these verbs are errors of the asker's query.
 _OF_OWN_QUERY = ("create", "create_or_replace", "validate", "explain_query")
 _ALTERABLE = ("schedule", "refresh_mode", "status", "query", "cdc_mode")
 _NONE = AskersRights(may_ask=False, owns=False, administers=False)
 _TEXTS = (*_ALTERABLE, "owner")
-# Their texts quote no row.
+# Errors whose texts quote no row.
 _TELLS_NO_VALUE = (
     BadSetting,
     Busy,
@@ -87,8 +87,9 @@ _TELLS_NO_VALUE = (
 def execute(app: App, id: int) -> None:
     """Execute a request, and record the answer.
 
-    Raise if the connection or the epoch is lost: the request is then to be released. It waits
-    again, as if it had not been begun, where this service itself works on the stream table.
+    Raise if the connection or the epoch is lost; the caller must then release the request. If this
+    service itself works on the stream table, the request is WAITING again, as if it had not been
+    begun.
     """
     app.reach()
     with _answering(app):
@@ -117,10 +118,10 @@ def execute(app: App, id: int) -> None:
 
 
 def take_up(app: App, id: int | None = None) -> None:
-    """Let those requests wait again that were begun and not answered; give up those that were begun
+    """Set requests that were begun and not answered to WAITING again; fail those that were begun
     too often.
 
-    With an id only this one, whose execution has raised an error.
+    With an id, only this one, whose execution has raised an error.
     """
     app.reach()
     with _answering(app):
@@ -144,7 +145,9 @@ def prune(app: App) -> None:
 
 
 def _is_held_here(asked: _OpenedRequest) -> bool:
-    """Return True unless another process holds a stream table of the graph that a request is about."""
+    """Return True unless another process has locked a stream table of the graph that a request
+    concerns.
+    """
     id = asked.table.id if asked.table else 0
     graph = next(
         (ids for ids in recorded_graph(asked.app.conn).components() if id in ids), frozenset[int]()
@@ -192,7 +195,7 @@ class _OpenedRequest:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments, of the types that the verbs ask for."""
+        """The arguments, converted to the types of the verbs' parameters."""
         given = dict(self.request.arguments)
         for name in _TEXTS:
             check(name, given.get(name), KINDS["str | None"])
@@ -200,9 +203,9 @@ class _OpenedRequest:
 
     @property
     def owner(self) -> str:
-        """The owner of what is created: the role that asks.
+        """The owner of a created stream table: the role that asks.
 
-        The catalog's owner may ask for others.
+        The catalog's owner may name another role.
         """
         owner = self.arguments.get("owner")
         if owner is None:
@@ -231,7 +234,7 @@ def _look_up(asked: _OpenedRequest) -> _OpenedRequest:
     target = requests.target(app.conn, request) if request.stream_table else None
     found = requests.rights(app.conn, request, target.relid if target else None)
     table = stream_tables.get(app.conn, target.id) if target else None
-    # An earlier try has dropped it, so it has no owner; the role was allowed to drop it.
+    # An earlier try has dropped it, so it has no owner. The role's rights were checked then.
     is_dropped = request.kind == "drop" and request.tries > 0 and target is None
     if found is None or not (found.may_ask or is_dropped):
         what = " ".join(filter(None, (request.kind, request.stream_table)))
@@ -262,7 +265,7 @@ def _report(asked: _OpenedRequest, report: RefreshReport) -> dict[str, Any]:
     """Return a report as the role that asked may see it."""
     shown: dict[str, Any] = report.as_dict()
     if not asked.rights.administers:
-        # Errors of upstreams, which may belong to others.
+        # Errors of upstreams, which may belong to other roles.
         shown["held_back_by"] = [{**one, "error": None} for one in shown["held_back_by"]]
     return shown
 
@@ -362,7 +365,7 @@ def _alter(asked: _OpenedRequest) -> Document:
 
 def _drop(asked: _OpenedRequest) -> Document:
     table = asked.table
-    # One that was created since belongs to another request.
+    # If it was created since, another request has created it.
     if asked.request.tries > 0 and (table is None or table.created_at > asked.request.begun_at):
         return {"name": asked.request.stream_table, "action": "dropped"}
     drop.drop(asked.app, asked.existing().qualified, cascade=bool(asked.arguments.get("cascade")))

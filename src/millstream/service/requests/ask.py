@@ -24,9 +24,9 @@ from millstream.postgres.failures import translate_error
 from millstream.refresh.report import RefreshReport
 from millstream.service.verification.verification import Verification
 
-# Seconds between two looks for the answer: the first, and at most.
+# Seconds between two polls for the answer: the first, and the longest.
 FIRST_LOOK, LAST_LOOK = 0.004, 0.1
-# Seconds that a service may be away: another one takes over sooner.
+# Seconds without a service before the wait ends: a standby takes over sooner.
 PATIENCE = 20.0
 
 
@@ -55,7 +55,7 @@ class ServiceClient:
         cdc_mode: str | None = None,
         owner: str | None = None,
     ) -> RefreshReport | None:
-        """Create a stream table over a query and fill it; None when `initialize` is off."""
+        """Create a stream table over a query and populate it; None if `initialize` is off."""
         arguments = {
             "query": query, "schedule": schedule, "refresh_mode": refresh_mode, "initialize": initialize,
             "cdc_mode": cdc_mode, "owner": owner,
@@ -107,7 +107,8 @@ class ServiceClient:
         answered.
         """
         try:
-            # Names mean what they mean to the user; the function's own are resolved already.
+            # Names in the query are resolved along the user's search_path; those in the function
+            # were resolved at installation.
             with users_path(self.conn):
                 id_ = requests.send(self.conn, kind, name, arguments)
             return dict(self._wait(id_))
@@ -133,7 +134,7 @@ class ServiceClient:
 
 
 def error_of(document: Document) -> MillstreamError:
-    """Return the error that a service has answered with, as one of its class."""
+    """Return the error in a service's answer, as an instance of its class."""
     kind = of_code(document["code"])
     told = {name: document.get(name, "") for name in ("message", "detail", "hint")}
     facts = {name: value for name, value in document.get("facts", {}).items() if name not in told}

@@ -1,4 +1,4 @@
-"""The lock of the leader: a standby tries to take it, the leader proves that it holds it.
+"""The lock of the leader: a standby tries to take it, the leader checks that it still holds it.
 
     standby    tries to take the lock twice a second, and ends the session of a leader that has been silent for 3 s:
                its process hangs, or its machine or network has failed
@@ -26,9 +26,9 @@ from millstream.observe import log
 from millstream.postgres.connection import Connection, hang_up
 
 # Seconds between two tries of a standby, between two statements of the leader, and without an
-# answer until either takes the leader for lost.
+# answer until either regards the leader as lost.
 TRY, BEAT, SILENCE = 0.5, 0.5, 3.0
-# Seconds after which a loop that does not go on gives the lead to a standby.
+# Seconds after which a main loop that makes no progress loses the leadership to a standby.
 STUCK = 60.0
 
 
@@ -37,16 +37,16 @@ class LeadershipLost(Exception):
 
 
 def session_names(instance: UUID) -> str:
-    """Return how the application names of a process begin, those of all its sessions."""
+    """Return the common prefix of the application names of all sessions of a process."""
     return f"millstream run {str(instance)[:13]}"
 
 
 def take_over(conn: Connection, instance: UUID, lock: int, heartbeat: LeaderHeartbeat) -> Epoch:
     """Begin an epoch; `lock` is the server process that holds the lock of the leader.
 
-    The sessions of the former leader are ended before, so that none of its transactions is waited
-    for, and after, since it may have opened others meanwhile. From then on it can open sessions,
-    and commit nothing in them.
+    The sessions of the former leader are terminated before, so that the takeover does not wait for
+    its transactions, and again afterwards, since it may have opened others meanwhile. After that it
+    can open sessions, but commits nothing in them.
     """
     former = leadership.former_leader(conn)
     while heartbeat.holds():
@@ -61,7 +61,7 @@ def take_over(conn: Connection, instance: UUID, lock: int, heartbeat: LeaderHear
 
 
 def end_sessions_of(conn: Connection, former: UUID | None, keep: Sequence[int] = ()) -> None:
-    """End the sessions of the former leader; its open transactions are rolled back."""
+    """Terminate the sessions of the former leader; its open transactions are rolled back."""
     ended = (
         leadership.end_sessions(conn, f"{session_names(former)}%", keep)
         if former is not None
@@ -72,13 +72,13 @@ def end_sessions_of(conn: Connection, former: UUID | None, keep: Sequence[int] =
 
 
 def end_silent(conn: Connection) -> None:
-    """End the session of a leader that has been silent for too long."""
+    """Terminate the session of a leader that has been silent for too long."""
     if (pid := leadership.end_silent_leader(conn, SILENCE)) is not None:
         log.warning("the leader was silent, its session was ended", backend_pid=pid)
 
 
 class LeaderHeartbeat:
-    """A thread that proves, in the session of the lock, that the lock is still held; calls `lost`
+    """A thread that checks, in the session of the lock, that the lock is still held; calls `lost`
     once it is not.
     """
 
@@ -100,11 +100,13 @@ class LeaderHeartbeat:
         self._turned_at = time.monotonic()
 
     def holds(self) -> bool:
-        """Return False once the lock is lost, or may be: no answer has come for too long."""
+        """Return False once the lock is lost, or may be lost because no answer has come for too
+        long.
+        """
         return not self._is_lost and time.monotonic() - self._answered_at < SILENCE
 
     def stop(self) -> None:
-        """End the thread; where it hangs in a statement, that session is ended."""
+        """End the thread; if it hangs in a statement, close that session."""
         self._stop.set()
         self._thread.join(BEAT * 2)
         if self._thread.is_alive():

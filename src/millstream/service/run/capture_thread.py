@@ -21,13 +21,13 @@ from millstream.service.app import App
 from millstream.service.verb import verb
 from millstream.settings import Settings
 
-# Seconds between two looks while sources are on their way, and otherwise: what asks for a
-# transition also wakes us.
+# Seconds between two checks during transitions, and otherwise: a request for a transition also
+# wakes the thread.
 MOVING, QUIET = 1.0, 5.0
 
 
 class CaptureThread:
-    """Owns the WAL reader of this process."""
+    """The thread that owns the WAL reader of this process."""
 
     def __init__(self, open_app: Callable[[], App], changed: Callable[[], None]) -> None:
         self.app = open_app()
@@ -43,13 +43,11 @@ class CaptureThread:
         self._thread.start()
 
     def look(self) -> None:
-        """Check at once, because sources were added or removed."""
+        """Check at once, since sources were added or removed."""
         self._wake.set()
 
     def store_position(self, conn: Connection) -> None:
-        """Have the WAL reader store its position now, because somebody waits; by itself it rarely
-        does.
-        """
+        """Have the WAL reader store its position now, since a reader waits for it."""
         pipeline = self.app.follower.pipeline
         if pipeline is not None:
             pipeline.store_position(flushed(conn))
@@ -60,7 +58,7 @@ class CaptureThread:
         self.look()
 
     def stop(self, seconds: float) -> None:
-        """Stop reading WAL; the server sends what is not durable to the next reader again."""
+        """Stop reading WAL; the server sends rows that are not durable again to the next reader."""
         self._stop.set()
         self._wake.set()
         self._thread.join(seconds)
@@ -70,7 +68,7 @@ class CaptureThread:
         self.app.close()
 
     def hang_up(self) -> None:
-        """End what is being done."""
+        """End the running statements."""
         self.app.hang_up()
 
     def _run(self) -> None:
@@ -102,7 +100,7 @@ def _advance(app: App) -> bool:
     try:
         app.follower.follow()
     except transitions.LOST as error:
-        # Told only once where it ended what was reading.
+        # `follow` raises the error of a failed reader only once, so handle it here.
         transitions.give_up_wal(app, error.detail)
     transitions.advance(app)
     return any(source.mode == "TRANSITIONING" for source in sources.every(app.conn))

@@ -1,10 +1,9 @@
-"""Continuous verification: in idle time one stream table after the other is compared with its
-query.
+"""Continuous verification: in idle time, compare one stream table after the other with its query.
 
 `verify_budget` is the share of time that it may take: after a comparison of d seconds the next one
-waits for d / budget - d. The one whose last comparison is longest ago comes first. Manual and
-suspended ones are left out, as is whatever is being refreshed; while one is compared, its graph
-waits.
+waits for d / budget - d. The stream table whose last comparison is longest ago comes first. Manual
+and suspended ones are left out, as are those being refreshed; during a comparison, the graph of the
+stream table waits.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from millstream.service.verb import verb
 from millstream.service.verification.verification import Verification
 from millstream.service.verification.verify import compared, record
 
-# Seconds between two comparisons at least.
+# The least seconds between two comparisons.
 SHORTEST_PAUSE = 1.0
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,7 +63,7 @@ def verify_by_schedule(app: App, id: int) -> None:
     table = stream_tables.get_all(app.conn, [id]).get(id)
     if table is None or table.status != "ACTIVE":
         return
-    # Comparing takes its plan, also where nothing has changed.
+    # The comparison needs the plan, even if nothing has changed.
     app.plan(table)
     found = list[Verification]()
     former = app.witness

@@ -7,9 +7,9 @@ table.
 A request about a stream table that this service is refreshing waits: it is started again after a
 second, until it can be executed. Others are started before it then, unless they must come after it.
 
-If executing a request raised an error, such as a lost connection, it is not answered: it is
-released and waits again, or is given up. After an error no request is started for a while, which
-grows with each further error.
+If the execution of a request raised an error, such as a lost connection, the request is not
+answered: it is released and waits again, or fails after too many tries. After an error no request
+is started for a while, which grows with each further error.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from millstream.service.requests import answer
 from millstream.service.run.workers import Finished, Task, Workers
 
 CHANGING = ("create", "create_or_replace", "alter", "drop")
-# Beside the workers that refresh by schedule: an answer does not wait for these.
+# These are in addition to the workers that refresh by schedule, so that an answer does not wait for
+# those.
 WORKERS = 2
 TAKE_UP, PRUNE = "take up requests", "prune requests"
 # Seconds between two checks without a notification, and between two removals of old requests.
 LOOK_AGAIN, PRUNE_EVERY = 15.0, 3600.0
-# Seconds in which nothing is begun after an error.
+# Seconds without starting a request after an error.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
-# Seconds until a request is begun again that had to wait for a refresh.
+# Seconds until a request that had to wait for a refresh is started again.
 BEGIN_AGAIN = 1.0
 
 
 class RequestDesk:
-    """The requests that are being executed, and workers for them."""
+    """The running requests, and the workers for them."""
 
     def __init__(
         self,
@@ -49,9 +50,9 @@ class RequestDesk:
         self.workers.limit = WORKERS
         self._wake = wake
         self._begun = dict[int, OpenRequest]()
-        # What has raised an error: the taking up, and requests to release.
+        # What raised an error: `take_up`, and the requests to release.
         self._again = list[Task]()
-        # When a request was executed that may be waiting again.
+        # When each request that may be waiting again was last executed.
         self._executed_at = dict[int, float]()
         self._begin_at = float("inf")
         self._is_open = False
@@ -71,7 +72,7 @@ class RequestDesk:
         return self.workers.has_finished or (now >= self._not_before and is_time)
 
     def look(self, conn: Connection) -> None:
-        """Begin the requests that may begin."""
+        """Start the requests that may begin."""
         self._looked_at = time.monotonic()
         for finished in self.workers.finished():
             self._take_in(finished)
@@ -95,7 +96,7 @@ class RequestDesk:
                 self._begin(request)
 
     def _has_to_pause(self, request: OpenRequest) -> bool:
-        """Return True for a request that was put back a moment ago; then look again soon."""
+        """Return True for a request that was just put back, and check it again soon."""
         begin_at = self._executed_at.get(request.id, float("-inf")) + BEGIN_AGAIN
         if begin_at <= self._looked_at:
             return False
@@ -117,7 +118,7 @@ class RequestDesk:
             self._executed_at[id] = self._looked_at
 
     def _rest(self) -> None:
-        """Begin nothing for a while, twice as long as the last time."""
+        """Start nothing for a while, twice as long as the last time."""
         self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
         self._not_before = time.monotonic() + self._pause
         self._wake_in(self._pause)
@@ -138,8 +139,8 @@ def _release(id: int) -> Task:
 
 
 def may_begin(waiting: Sequence[OpenRequest], begun: Iterable[OpenRequest]) -> list[OpenRequest]:
-    """Return the requests that need not wait for one before them; each list in the order in which
-    they came.
+    """Return the requests that need not wait for an earlier one; both lists are in the order of
+    arrival.
     """
     found = list[OpenRequest]()
     changing = [request for request in begun if request.kind in CHANGING]
@@ -157,8 +158,6 @@ def may_begin(waiting: Sequence[OpenRequest], begun: Iterable[OpenRequest]) -> l
 
 
 def _bare(request: OpenRequest) -> str | None:
-    """Return the name without its schema and quotes: two spellings of a name are never taken for
-    two.
-    """
+    """Return the name without schema and quotes, so that two spellings of a name are equal."""
     name = request.stream_table
     return name.rpartition(".")[2].strip('"').lower() if name else None

@@ -1,9 +1,9 @@
-"""The alert about change buffers that grow since a suspended or manual stream table has yet to read
+"""The alert about change buffers that grow because a suspended or manual stream table does not read
 them.
 
-A buffer is pruned when all of its readers have read it, so one reader that stops lets it grow
-without limit. Sent once for each source whose buffer is larger than `slot_lag_warning`, and again
-only after it has been below half of that.
+A buffer is pruned when all of its readers have read it, so it grows without limit if one reader
+stops. The alert is sent once for each source whose buffer is larger than `slot_lag_warning`, and
+again only after it has been below half of that.
 
 >>> watch, settings = HeldBackWatch(), Settings(slot_lag_warning=100, slot_lag_critical=1000)
 >>> sizes = [HeldBackBuffer("t", "changes_1", size, 1, ["st"], None) for size in (90, 110, 60, 110, 40, 110)]
@@ -24,7 +24,7 @@ from millstream.settings import Settings
 
 @dataclass(frozen=True)
 class HeldBackBuffer:
-    """A change buffer that waits for stream tables which are not refreshed by themselves."""
+    """A change buffer that waits for stream tables that are not refreshed by schedule."""
 
     source: str
     buffer: str
@@ -42,7 +42,7 @@ class HeldBackWatch:
     told: frozenset[str] = frozenset()
 
     def look(self, buffers: Sequence[HeldBackBuffer], settings: Settings) -> list[HeldBackBuffer]:
-        """Return the buffers that an alert is to be sent for."""
+        """Return the buffers for which to send an alert."""
         limit = settings.slot_lag_warning
         large = [
             one for one in buffers if one.size_bytes > limit / (2 if one.source in self.told else 1)
@@ -53,7 +53,7 @@ class HeldBackWatch:
 
 
 def read(conn: Connection) -> list[HeldBackBuffer]:
-    """Return the buffers that are held back, the largest first."""
+    """Return the buffers that are held back, largest first."""
     query = "SELECT source, buffer, size_bytes, rows, held_back_by, since FROM millstream.held_back_buffers()"
     return [HeldBackBuffer(*row) for row in conn.execute(query)]
 

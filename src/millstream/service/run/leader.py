@@ -2,7 +2,7 @@
 
     sleep        until the next deadline, a notification, or the end of a task; at least a tick
     look         ask the agenda what is due, and the buffers whether anything has changed
-    dispatch     give graphs to workers: those with changes, and those of which only a cut can tell
+    dispatch     give graphs to workers: those with changes, and those for which only a cut can tell
     record       from time to time, take a cut for graphs without changes, so that their data timestamp advances
 
 The catalog is read when something in it has changed, and every few seconds. So a tick with nothing
@@ -103,7 +103,7 @@ class LeaderContext:
 
 
 class Leader:
-    """One leadership, from the takeover to its end."""
+    """The work of one leader, from the takeover to its end."""
 
     def __init__(
         self, context: LeaderContext, conn: Connection, epoch: Epoch, heartbeat: LeaderHeartbeat
@@ -120,7 +120,7 @@ class Leader:
         # Stream tables for which only a cut can tell whether anything has changed, by their record
         # in the catalog.
         self._unsure = set[int]()
-        # As if just notified: what changed before the leader listened was not.
+        # Set at the start, since changes before the leader listened were not notified.
         self._words = {"stream_tables", "settings"}
         # The time by the server's clock, and when it was read, by the monotonic clock.
         self._server_time = datetime.now(UTC), time.monotonic()
@@ -196,7 +196,7 @@ class Leader:
             self._upkeep.look(self._conn, self._settings, self._agenda.watched(), self._now())
 
     def _heed_catalog_words(self, now: float) -> None:
-        """Read the catalog; after DDL, look at each stream table by a cut."""
+        """Read the catalog; after DDL, check each stream table by a cut."""
         words, is_close = self._words & CATALOG_WORDS, now - self._times.close >= CLOSE_LOOK
         self._words -= CATALOG_WORDS - (set() if is_close else {"ddl"})
         if "stream_tables" in words:
@@ -217,11 +217,11 @@ class Leader:
         return min(longest, max(tick, (due_at - self._now()).total_seconds(), 0.0))
 
     def _look(self) -> None:
-        """Give what is due and has changed to the workers that are free."""
+        """Give due stream tables with changes to free workers."""
         now = self._now()
         if not (free := self._workers.free):
             return
-        # Stream tables that a request works on are not refreshed meanwhile.
+        # Do not refresh stream tables on which a request works.
         held = {id for one in set(self._shared.held) for id in self._agenda.graph_of(one)}
         if not (ids := [id for id in self._agenda.due_ids(now) if id not in held]):
             return
@@ -243,9 +243,7 @@ class Leader:
         return {id for one in found for id in self._agenda.graph_of(one)}
 
     def _changed(self, ids: Sequence[int], now: datetime) -> tuple[list[Due], list[int]]:
-        """Divide these: graphs with changes or for which this is not known, and the ids of the
-        unchanged others.
-        """
+        """Return the graphs that have changes, or may have, and the ids of the other stream tables."""
         due = self._agenda.due(now, ids)
         pairs = [self._index.pairs(one.tables) for one in due]
         found = probe.changed(self._conn, set().union(*pairs)) if pairs else set()
@@ -263,9 +261,7 @@ class Leader:
         return any(id in self._unsure or id in self._must_look_at for id in due.ids)
 
     def _confirm(self, ids: Sequence[int], now: datetime) -> None:
-        """Have a worker take a cut for those of these unchanged stream tables whose data timestamp
-        is old.
-        """
+        """Have a worker take a cut for the unchanged stream tables whose data timestamp is old."""
         old = [id for id in ids if self._is_old(self._agenda.tables[id], now)]
         if old:
             self._submit(CONFIRM, self._agenda.due(now, old))
@@ -285,7 +281,7 @@ class Leader:
     def _submit(self, name: str, batch: Sequence[Due]) -> None:
         ids = [id for due in batch for id in due.ids]
         self._agenda.started(ids)
-        # Before the cut is taken: DDL that comes later is notified again.
+        # Cleared before the cut, since later DDL is notified again.
         self._must_look_at.difference_update(ids)
         slow = any(is_slow(due) for due in batch)
         self._workers.submit(Task(name, lambda app: _refresh(app, ids), ids, slow))
@@ -307,7 +303,9 @@ class Leader:
     # -- what has happened -------------------------------------------------------------------
 
     def _take_in(self, finished: Sequence[Finished]) -> None:
-        """Put the stream tables of finished tasks on the agenda again, with their records of now."""
+        """Put the stream tables of finished tasks on the agenda again, with their current catalog
+        rows.
+        """
         for one in finished:
             self._agenda.finished(list(one.task.ids), _seconds_of_each(one))
             if one.error is not None:
@@ -378,16 +376,14 @@ class Leader:
         log.info("settings read", **_from_database(self._settings))
 
     def _now(self) -> datetime:
-        """Return the time by the server's clock, whatever is done to the clock of this machine."""
+        """Return the time by the server's clock, even if the clock of this machine is changed."""
         time_read, at = self._server_time
         return time_read + timedelta(seconds=time.monotonic() - at)
 
     # -- applications ------------------------------------------------------------------------
 
     def _open_app(self, *, reads_wal: bool = False) -> App:
-        """Open an application for a thread; `reads_wal`: the one whose follower the others wait
-        for.
-        """
+        """Open an application for a thread; with `reads_wal`, the one that reads WAL for all."""
         app = App(
             self._context.dsn,
             self._given,
@@ -402,7 +398,7 @@ class Leader:
         return app
 
     def _prepare(self, app: App) -> None:
-        """Have an application work with the settings that were read last."""
+        """Give an application the settings that were read last."""
         if app.settings is not self._settings:
             app.given = self._given
             app.use(self._settings)
@@ -440,7 +436,7 @@ class Leader:
 
 
 def _seconds_of_each(finished: Finished) -> float | None:
-    """Return how long the refresh of each stream table took: all of a quick task's have an equal
+    """Return how long the refresh of each stream table took. In a quick task, each has an equal
     share of its time.
     """
     if finished.task.name != REFRESH:
@@ -461,7 +457,7 @@ def _needs_cut(table: StreamTable) -> bool:
 
 @verb
 def _refresh(app: App, ids: Sequence[int]) -> None:
-    """Refresh these stream tables, as the catalog has them now; how each ends is recorded there."""
+    """Refresh these stream tables, by their current catalog rows; the results are recorded there."""
     found = stream_tables.get_all(app.conn, ids)
     refresh_tables(app, refreshable([found[id] for id in ids if id in found]), "SCHEDULER")
 

@@ -1,10 +1,9 @@
-"""One run of the program `millstream run`: standby, leader, or waiting for the server, until it is
-stopped.
+"""The process of `millstream run`: standby, leader, or waiting for the server, until it is stopped.
 
     the server cannot be reached     try again, after a pause that grows to five seconds
-    it refuses us from the start     the process ends with the error
+    it refuses the first connection  the process ends with the error
     another process leads            standby: try to become leader twice a second
-    the lock is ours                 lead
+    this process has the lock        lead
     the lock, or the server, is lost roll back running refreshes, and start from the beginning
 
 SIGTERM and SIGINT stop it, SIGHUP reads the settings again. A second SIGTERM or SIGINT does not
@@ -52,13 +51,14 @@ from millstream.settings import Settings
 
 # Seconds between two tries to reach the server: doubled each time, with jitter.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
-# So many refusals of a server that answers end a process that has never been let in: waiting does
-# not help against a wrong password or database. One that has been let in before waits for ever.
+# A process that has never connected ends after this many refusals by a server that answers: waiting
+# does not help against a wrong password or database. A process that has connected before tries
+# forever.
 REFUSALS = 3
 
 
 class Process:
-    """This process: its identity, and the state set by its signals."""
+    """The process: its identity, and the state that its signals set."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Process:
                 except Exception as error:
                     if not self._has_served:
                         raise
-                    # Any other error: continue, because a service that ends helps nobody.
+                    # Continue after any other error: a service must not end.
                     log.error(
                         "begins again",
                         reason=f"{type(error).__name__}: {error}",
@@ -121,7 +121,7 @@ class Process:
         log.info("stopped")
 
     def stop(self) -> None:
-        """Stop as a first SIGTERM does. May be called from any thread."""
+        """Stop as after a first SIGTERM. May be called from any thread."""
         self._stops += 1
         self._wake_ups.wake("stop")
 
@@ -140,7 +140,7 @@ class Process:
             install.install(conn)
             install.require(conn)
             self._has_served = True
-            # Somebody who locks our tables must not stop all of the service.
+            # A session that locks our tables must not end the service.
             conn.execute("SET lock_timeout = '1s'")
             try:
                 self._stand_by(conn, lock)
@@ -164,7 +164,7 @@ class Process:
             self._rest(TRY)
 
     def _lead(self, conn: Connection, lock: Mutex) -> None:
-        # The session of the lock may be another one than when we began to stand by.
+        # The session of the lock may have been opened again while the process was a standby.
         self._register(conn, lock)
         backend = lock.backend_pid()
         heartbeat = LeaderHeartbeat(lock, lambda: self._wake_ups.wake("lost"))
@@ -202,7 +202,7 @@ class Process:
 
     def _told_to_stop(self, number: int, _frame: FrameType | None) -> None:
         if self._stops > 0:
-            # Whoever asks twice does not want to wait; the server rolls back what is being done.
+            # A second signal means not to wait; the server rolls back running transactions.
             os._exit(128 + number)
         self.stop()
 
@@ -223,5 +223,5 @@ def _withdraw(conn: Connection, process: Process) -> None:
 
 
 def _answers(dsn: str) -> bool:
-    """Return True if the server answers, so that its refusal has another reason than being down."""
+    """Return True if the server answers, so that it refuses for another reason than being down."""
     return PGconn.ping(dsn.encode()) == Ping.OK

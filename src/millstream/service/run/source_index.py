@@ -1,7 +1,8 @@
 """Find the stream tables that may have changes, by their sources, in one statement for all of them.
 
-For each source it knows the readers, and the oldest transaction that one of their frontiers has not
-seen. A source whose buffer has no row since then has no changes for any reader.
+It has the readers of each source, and the oldest transaction that one of their frontiers has not
+seen. If the buffer of a source has no row since that transaction, there are no changes for any
+reader.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ class SourceIndex:
     def load(
         self, tables: Mapping[int, StreamTable], sources: Mapping[int, Sequence[Source]]
     ) -> None:
-        """Replace everything known by these; the caller keeps `tables` up to date."""
+        """Replace the contents of the index; the caller keeps `tables` up to date."""
         self._tables, self._sources, self._readers = tables, dict(sources), {}
         for id in tables:
             self._enter(id)
         self._xmins = self._oldest(self._readers)
 
     def update(self, sources: Mapping[int, Sequence[Source]]) -> None:
-        """Take in the new frontiers of stream tables, by id with the sources that they read now."""
+        """Update the frontiers of stream tables; the values are the sources that they now read, by
+        id.
+        """
         changed = set[int]()
         for id, read in sources.items():
             former = {source.relid for source in self._sources.get(id, ())}
@@ -64,7 +67,7 @@ class SourceIndex:
         }
 
     def pairs(self, tables: Iterable[StreamTable]) -> set[Pair]:
-        """Return each source of these with the frontier of its reader."""
+        """Return each source of these stream tables with the frontier of its reader."""
         return {
             (source.relid, table.frontier)
             for table in tables

@@ -1,5 +1,5 @@
-"""Tell systemd that the service is ready, alive, or stopping; nothing where it was not started by
-systemd.
+"""Tell systemd that the service is ready, alive, or stopping. Does nothing if systemd did not start
+it.
 
 See sd_notify(3): datagrams to the socket that the environment names.
 """
@@ -18,7 +18,7 @@ class Systemd:
     def __init__(self) -> None:
         self._address = os.environ.get("NOTIFY_SOCKET", "")
         microseconds = os.environ.get("WATCHDOG_USEC", "")
-        # Half of the time after which systemd would take us for dead.
+        # Half of the time after which systemd would restart the service.
         self._every = (
             int(microseconds) / 2e6 if microseconds.isdigit() and self._is_for_us() else None
         )
@@ -29,7 +29,7 @@ class Systemd:
         self._tell(f"READY=1\nSTATUS={status}")
 
     def status(self, status: str) -> None:
-        """Show another status."""
+        """Set the status."""
         self._tell(f"STATUS={status}")
 
     def stopping(self) -> None:
@@ -58,6 +58,6 @@ class Systemd:
             return
         # An address that begins with @ is in the abstract namespace.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        # A supervisor that does not listen must not end the service.
+        # An error of the socket must not end the service.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
             line.sendto(message.encode(), address)

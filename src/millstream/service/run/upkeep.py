@@ -1,7 +1,7 @@
-"""The leader's periodic work besides refreshing: alerts about freshness, and cleaning the history.
+"""The leader's periodic work besides refreshing: alerts about freshness, and pruning the history.
 
 every 5 seconds    which stream tables are stale, and does the service fall behind (`scheduler/freshness.py`)
-every 5 seconds    what cron schedules promise is recorded where it has changed, for `is_stale` in SQL
+every 5 seconds    record how old rows may become by cron schedules, for `is_stale` in SQL
 every minute       alerts about change buffers that are held back (`held_back.py`)
 every minute       entries RUNNING of processes that have ended become FAILED; also when it takes over
 every hour         delete entries of the history that are older than `history_retention`, some thousand at a time
@@ -25,7 +25,7 @@ from millstream.service.run import held_back
 from millstream.service.run.held_back import HeldBackWatch
 from millstream.settings import Settings
 
-# Seconds between two looks.
+# Seconds between two checks.
 FRESHNESS, ORPHANS, HELD_BACK, RETENTION = 5.0, 60.0, 60.0, 3600.0
 
 
@@ -46,7 +46,7 @@ class Upkeep:
     held_back: HeldBackWatch = field(default_factory=HeldBackWatch)
 
     def is_due(self) -> bool:
-        """Return True if anything is to be done; asking costs nothing."""
+        """Return True if anything has to be done. Runs no statement."""
         return time.monotonic() - self.clock >= FRESHNESS
 
     def look(
@@ -86,7 +86,7 @@ class Upkeep:
         self, conn: Connection, settings: Settings, tables: Iterable[Watched], now: datetime
     ) -> None:
         if not settings.enabled:
-            # Then stream tables are late on purpose.
+            # The scheduler is off, so stream tables are stale on purpose.
             self.watch = FreshnessWatch()
             return
         alerts = self.watch.look(tables, now, workers=settings.max_concurrent_refreshes)

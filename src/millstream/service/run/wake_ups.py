@@ -1,6 +1,4 @@
-"""Sleep until something happens: a time, a notification of the server, a signal, or a word of
-another thread.
-"""
+"""Sleep until a time, a notification of the server, a signal, or a message of another thread."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Literal
 from millstream.postgres.connection import Connection
 
 CHANNEL = "millstream_wake"
-# What the server may tell. Anybody who may connect may send anything; other words are forgotten at
+# The payloads that are stored. Any role that may connect can send others; these are dropped at
 # once.
 NOTIFIED = frozenset(["request", "settings", "ddl", "stream_tables", "sources", "wal"])
 
@@ -20,8 +18,8 @@ Word = Literal["", "stop", "lost", "request", "settings", "ddl", "stream_tables"
 
 
 class _End:
-    """One end of a pipe. It stays open while it is used: afterwards its number may belong to
-    another file.
+    """One end of a pipe. It remains open while it is in use, since after the close its number may
+    belong to another file.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -33,8 +31,8 @@ class _End:
 
 
 class WakeUps:
-    """What wakes one thread. `wake` may be called from any thread and from a signal handler, also
-    after `close`.
+    """Everything that can wake one thread. `wake` may be called from any thread and from a signal
+    handler, also after `close`.
     """
 
     def __init__(self) -> None:
@@ -49,13 +47,13 @@ class WakeUps:
         conn.execute(f"LISTEN {CHANNEL}")
 
     def wake(self, word: Word = "") -> None:
-        """Wake the thread that sleeps, or the next that wants to; tell it a word, or nothing."""
+        """Wake the sleeping thread, or end its next sleep at once; pass it a word, if given."""
         self._words.add(word)
-        # No lock: a signal may come while the same thread has it. What is in use here is closed
+        # No lock, since a signal may arrive while the same thread has it. An end in use is closed
         # afterwards.
         writing = self._writing
         if writing is not None:
-            # A full pipe wakes anyway; with a closed one, no thread sleeps.
+            # If the pipe is full, the thread wakes anyway; if it is closed, no thread sleeps.
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(writing.descriptor, b"\0")
 

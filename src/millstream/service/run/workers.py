@@ -1,8 +1,9 @@
-"""Threads that work for the leader, each with an application of its own: connections, locks, a
-Spark session.
+"""Worker threads of the leader, each with an application of its own: connections, locks, a Spark
+session.
 
-An application is opened when its worker is first needed, and stays open. The last free worker is
-used first: a few warm ones do the work of a quiet database, the others are never opened.
+An application is opened when its worker is first needed, and remains open. The worker that became
+free last is used first, so in a quiet database a few workers do all the work, and the others are
+never opened.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Finished:
-    """A task that has ended, well or not."""
+    """A task that has ended, with or without an error."""
 
     task: Task
     seconds: float
@@ -39,7 +40,7 @@ class Finished:
 
 
 class Workers:
-    """A number of workers, and the tasks that they have finished."""
+    """The workers, and the tasks that they have finished."""
 
     def __init__(
         self,
@@ -61,17 +62,17 @@ class Workers:
 
     @property
     def free(self) -> int:
-        """How many tasks would be begun at once."""
+        """The number of free workers."""
         return max(0, self.limit - len(self.running))
 
     @property
     def running(self) -> list[Task]:
-        """The tasks that are being done."""
+        """The running tasks."""
         with self._lock:
             return [worker.task for worker in self._workers if worker.task is not None]
 
     def submit(self, task: Task) -> None:
-        """Begin a task; only where one is free."""
+        """Start a task; call it only if a worker is free."""
         with self._lock:
             worker = self._free.pop() if self._free else self._hire()
             worker.task = task
@@ -90,14 +91,14 @@ class Workers:
         return found
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the tasks that are being done; False where some are not done by then."""
+        """Wait for the running tasks; return False if some have not ended in time."""
         deadline = time.monotonic() + seconds
         while self.running and time.monotonic() < deadline:
             time.sleep(0.02)
         return not self.running
 
     def hang_up(self) -> None:
-        """Roll back what is being done."""
+        """Roll back the running tasks."""
         with self._lock:
             busy = [worker for worker in self._workers if worker.task is not None]
         for worker in busy:
@@ -105,7 +106,7 @@ class Workers:
                 worker.app.hang_up()
 
     def close(self) -> None:
-        """Let the workers go when they are done; their connections are closed."""
+        """End each worker after its task, and close its connections."""
         for worker in self._workers:
             worker.tasks.put(None)
         for worker in self._workers:
@@ -167,7 +168,7 @@ class _Worker:
             )
             return error
         except Exception as error:
-            # One task must not end the service; the next may succeed.
+            # An error of one task must not end the service; the next task may succeed.
             log.error("work not done", task=task.name, reason=f"{type(error).__name__}: {error}")
             return error
         return None

@@ -1,8 +1,8 @@
 """Compare a stream table with its query.
 
 verify          the verb: refresh, then compare at the same snapshot
-compare         the comparison: two bags, subtracted from each other
+compare         subtract the rows of both from each other, as bags
 verification    its result
 
-When the service verifies by itself is decided in `service.run.continuous_verification`.
+`service.run.continuous_verification` decides when the service verifies by itself.
 """

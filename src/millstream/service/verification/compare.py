@@ -1,12 +1,11 @@
 """Compare a stream table with its query, as bags, to the last digit.
 
-Rows are compared by their exact text; a number by its value, as PostgreSQL's `=` does: 1.0 is 1.00, and -0 is 0. Where
-an aggregate, DISTINCT or a set operation chooses among equal values, an interval is compared by its value, too:
-PostgreSQL's own choice of '1 day' or '24 hours' depends on the order of the rows. So is bpchar without a length, whose
-trailing blanks do not count.
-Floating-point results of an aggregate may differ in their last digits with the order of adding, in
-PostgreSQL itself too: those columns are compared rounded to 12 significant digits (`real` to 5), and the
-comparison says so.
+Values are compared by their exact text, numbers by value: 1.0 equals 1.00, and -0 equals 0. If an
+aggregate, DISTINCT or a set operation chooses among equal values, intervals and bpchar without a
+length are compared by value too, since PostgreSQL's own choice between '1 day' and '24 hours', or
+between values with different trailing blanks, depends on the order of the rows. The last digits of
+a floating-point sum depend on the order of its rows, in PostgreSQL too: such columns are compared
+rounded to 12 significant digits (`real` to 5), and the result says so.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _FLOATS = ("float4", "float8")
 
 @dataclass(frozen=True)
 class Difference:
-    """What a stream table lacks and has too much of."""
+    """The missing and the additional rows of a stream table."""
 
     rows: int
     missing: int
@@ -43,8 +42,8 @@ def compare(
     *,
     chosen: bool = False,
 ) -> Difference:
-    """Run both in the caller's transaction, in one statement, and subtract one from the other both
-    ways.
+    """Read the stream table and its query in one statement, in the caller's transaction, and
+    subtract each from the other.
 
     `chosen`: the query chooses among equal values.
     """
@@ -66,8 +65,8 @@ def compare(
     return Difference(rows, missing, extra, sample)
 
 
-# As PostgreSQL compares intervals: a month has 30 days, a day 24 hours. The infinite ones, since
-# 17, have no fields.
+# As PostgreSQL compares intervals: a month has 30 days, a day 24 hours. Infinite intervals (since
+# 17) have no fields.
 _LENGTH = (
     "CASE WHEN isfinite({x}) THEN trim_scale(((extract(year FROM {x}) * 12 + extract(month FROM {x})) * 30"
     " + extract(day FROM {x})) * 86400 + extract(hour FROM {x}) * 3600 + extract(minute FROM {x}) * 60"
@@ -77,7 +76,7 @@ _LENGTH = (
 
 def _compared(column: Column, rounded: bool, chosen: bool) -> str:
     value = f"q.{quoted(column.name)}"
-    # By text: what has no equality (json) compares too.
+    # By text, since json has no equality operator.
     text = text_io.output_sql(value, column.type)
     if rounded:
         digits = "9.9999EEEE" if column.type.base == "float4" else "9.99999999999EEEE"
@@ -104,7 +103,7 @@ def _sample(conn: Connection, bags: str) -> tuple[dict[str, Any], ...]:
 def chooses(blocks: Sequence[Block]) -> bool:
     """Return True if a query chooses among equal values.
 
-    One that only filters, computes and joins does not.
+    A query that only filters, computes and joins does not.
     """
     return any(not isinstance(block, StatelessBlock) for block in blocks)
 

@@ -1,4 +1,4 @@
-"""What a verification has found."""
+"""The result of a verification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Verification:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Verification:
-        """Read what `as_dict` has written; the answer of a service is one."""
+        """Create it from the document of `as_dict`, such as the answer of a service."""
         given = dict(document)
         given["frontier"] = Snapshot.parse(given["frontier"])
         given["data_timestamp"] = datetime.fromisoformat(given["data_timestamp"])

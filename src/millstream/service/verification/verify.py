@@ -1,11 +1,11 @@
-"""The verb verify: prove that a stream table equals its query, under full load.
+"""The verb verify: compare a stream table with its query, also under load.
 
-A refresh brings the table to a new cut; before that cut's transaction ends, the defining query runs
-in it, at the very same snapshot, and both are subtracted from each other. A differential refresh
-does not touch rows that are wrong from before, so nothing is hidden by refreshing first.
+A refresh brings the table to a new cut. Before the cut's transaction ends, the defining query runs
+in it, at the same snapshot, and both are subtracted from each other. The refresh hides no earlier
+error, since a differential refresh does not change rows that were wrong before.
 
-The outcome is recorded: when each stream table was last verified, and of a difference some of the
-rows, with an alert.
+The result is recorded: when each stream table was last verified, and some of the rows that differ,
+with an alert.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def verify(app: App, name: str) -> Verification:
     """Refresh, and compare at the same snapshot."""
     table = app.named(name)
     seen, id = list[Verification](), table.id
-    # Comparing takes its plan, also where nothing has changed.
+    # The comparison needs the plan, even if nothing has changed.
     app.plan(table)
 
     def witness(now: Cut, job: Job, report: RefreshReport) -> None:
-        # Others, that it reads, are refreshed with it.
+        # Its upstreams are refreshed with it.
         if job.table.id == id:
             seen.append(compared(now.conn, job, report))
 
@@ -49,7 +49,7 @@ def verify(app: App, name: str) -> Verification:
 
 
 def record(app: App, table: StreamTable, verification: Verification) -> None:
-    """Record the outcome of a comparison; store a difference as evidence, and send an alert."""
+    """Record the result of a comparison; store differences as evidence, and send an alert."""
     with app.conn.transaction():
         if app.epoch is not None:
             app.epoch.hold(app.conn)
@@ -72,7 +72,7 @@ def record(app: App, table: StreamTable, verification: Verification) -> None:
 
 
 def compared(conn: Connection, job: Job, report: RefreshReport) -> Verification:
-    """Compare in the transaction of the cut."""
+    """Compare, in the transaction of the cut."""
     rounded = rounded_columns(job.blocks)
     columns = [output.column for output in job.block.outputs]
     query, chosen = with_total_order(job.table.canonical_query, columns), chooses(job.blocks)
