@@ -1,10 +1,10 @@
-"""A command: ends its help in an example, and an error in a message and an exit code.
+"""A command: its help ends with an example, and an error becomes a message and an exit code.
 
-With `--json` among the arguments every error is one JSON document, that of a wrong command line
-too.
+With `--json` among the arguments every error is one JSON document, also that of a wrong command
+line.
 
-The methods have no types on what Typer hands them: it brings its own copy of click, whose place
-differs from version to version.
+Arguments from Typer have no types, since Typer contains its own copy of click, in a module that
+differs between versions.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from millstream.observe import log
 
 # mypy: disable-error-code="no-untyped-def, override"
 
-# What Typer raises when the command line is wrong. Any: it exports only this heir of it.
+# The base class of Typer's errors about the command line. Any, since Typer exports only this
+# subclass.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
-# Where the context, which commands share with the program, says that JSON is wanted.
+# Key in the context, which commands share with the program: is JSON wanted?
 AS_JSON = "millstream.as_json"
-# Where it has the handler that shows a command's events.
+# Key in the context: the handler that shows a command's events.
 EVENTS = "millstream.events"
 
 
 class Program(TyperGroup):
-    """The program itself: its help lists the commands, the exit codes and an example."""
+    """The program. Its help lists the commands, the exit codes and an example."""
 
     def format_help(self, ctx, formatter) -> None:
         """Print Typer's help, then the exit codes and an example."""
@@ -44,7 +45,9 @@ class Program(TyperGroup):
         typer.echo(f" Exit codes:\n\n{codes}\n\n Example:\n\n   millstream demo --seconds 20\n")
 
     def make_context(self, info_name, args, parent=None, **extra):
-        """Read the program's own options; whether JSON is wanted is seen before a command is known."""
+        """Read the program's own options, and find out whether JSON is wanted before the command is
+        known.
+        """
         as_json = "--json" in args
         with _usage_told(as_json):
             ctx = super().make_context(info_name, args, parent, **extra)
@@ -58,7 +61,7 @@ class Program(TyperGroup):
             with _usage_told(as_json):
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            # Before the command has begun, or after its end.
+            # Ctrl-C before the command has begun, or after its end.
             print_interrupted(as_json=as_json)
             raise typer.Exit(INTERRUPTED) from error
 
@@ -76,7 +79,7 @@ class Command(TyperCommand):
         typer.echo(f" Example:\n\n   {self.example}\n")
 
     def invoke(self, ctx) -> object:
-        """Run; an error of ours or of the server is printed, not raised."""
+        """Run; print errors of Millstream or the server instead of raising them."""
         as_json = bool(ctx.params.get("as_json"))
         try:
             return super().invoke(ctx)
@@ -94,10 +97,10 @@ class Command(TyperCommand):
 
 
 def _ours(error) -> MillstreamError:
-    """Convert an error to one of ours; the traceback of an unexpected one is logged, and
-    `--verbose` shows it.
+    """Convert an error to a MillstreamError; log the traceback of an unexpected one, which
+    `--verbose` shows.
     """
-    # Imported here: a command that succeeds needs none of it.
+    # Imported here, since a command that succeeds does not need it.
     from millstream.service.api_boundary import translate_error
 
     told = translate_error(error)

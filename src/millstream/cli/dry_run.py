@@ -1,4 +1,4 @@
-"""What `create --dry-run` prints of a query: its columns, its blocks, its sources; or the refusal."""
+"""The output of `create --dry-run`: the query's columns, blocks and sources, or the refusal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show(found: Validation, *, as_json: bool) -> None:
-    """Print a validation; a refused query ends the command as `create` would end."""
+    """Print a validation; a refused query ends the command with the exit code of `create`."""
     if as_json:
         print_json(found)
     elif found.refusal:

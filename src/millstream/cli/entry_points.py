@@ -1,6 +1,6 @@
-"""What the commands call: the Python API, handed in so that tests can hand in doubles.
+"""The functions that commands call: the Python API, or doubles in tests.
 
-Imported late: `millstream --help` does not wait for Spark's and Arrow's modules.
+The API is imported late, so that `millstream --help` does not wait for Spark's and Arrow's modules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Doors:
-    """The ways into Millstream that commands use."""
+    """The functions of Millstream that commands use."""
 
     connect: Callable[..., AbstractContextManager[Millstream]]
     embedded: Callable[[], AbstractContextManager[Server]]
@@ -84,8 +84,8 @@ def opened(ctx: typer.Context, dsn: str, doing: str) -> Iterator[Millstream]:
 def served(
     ctx: typer.Context, dsn: str, doing: str, *, direct: bool
 ) -> Iterator[Millstream | ServiceClient]:
-    """Yield a client of the service that works on the database; where none does, or `direct`, one
-    that works itself.
+    """Yield a client of the database's service; if none runs, or with `direct`, a client that does
+    the work in this process.
     """
     doors: Doors = ctx.obj
     if direct:

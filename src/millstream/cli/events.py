@@ -1,11 +1,11 @@
 """Which log events a command shows, on stderr.
 
     --verbose   all of them; with --json each is a JSON document
-    otherwise   warnings and errors, but for those that the error at the command's end tells
-    --json      none: stderr carries the error at the command's end, and nothing else
+    otherwise   warnings and errors, except those that the error at the command's end repeats
+    --json      none: stderr has only the error at the command's end
 
-What Java prints is an event, too. The error at the command's end tells it: when Java ends by
-itself, that is the reason, and no other place has it.
+The output of Java is an event, too. It is added to the error at the command's end, because if Java
+has ended by itself, only its output gives the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from millstream.observe import log
 
 JAVA = "Java says"
 
-# The last lines that Java has printed while a command ran.
+# The last lines that Java printed during the command.
 _heard = deque[str](maxlen=20)
 
 
@@ -28,8 +28,8 @@ _heard = deque[str](maxlen=20)
 def shown(*, verbose: bool, as_json: bool) -> Iterator[logging.Handler]:
     """Show the events of a command for the length of the `with` block, by this handler."""
     _heard.clear()
-    # What other libraries log (Py4J, a traceback at each Ctrl-C) would be printed if nobody took
-    # it.
+    # Log messages of other libraries (Py4J, a traceback at each Ctrl-C) would be printed if there
+    # were no handler.
     logging.getLogger().addHandler(nobody := logging.NullHandler())
     handler = log.show(logging.DEBUG if verbose else logging.WARNING, as_json=as_json)
     handler.addFilter(_hear)

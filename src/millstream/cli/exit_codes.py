@@ -1,4 +1,4 @@
-"""Exit codes: what a script can tell from how a command ended."""
+"""Exit codes: how a command ended, for scripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Exit(IntEnum):
     FAILED = 5
 
 
-# After Ctrl-C, as shells have it: 128 and the signal's number.
+# After Ctrl-C, as in shells: 128 plus the number of the signal.
 INTERRUPTED = 130
 
 MEANINGS: dict[Exit, str] = {

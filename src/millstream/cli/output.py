@@ -21,7 +21,7 @@ from millstream.cli.stdio import is_unicode
 from millstream.errors import MillstreamError
 from millstream.frontier.snapshot import Snapshot
 
-# A table in a pipe is not cut to the width of a screen that is not there.
+# The width of tables in a pipe, where there is no screen to fit them to.
 PIPE_WIDTH = 200
 
 COLOURS = {
@@ -67,7 +67,7 @@ def print_error(error: MillstreamError, *, as_json: bool) -> None:
 
 
 def print_interrupted(*, as_json: bool) -> None:
-    """Print one line on stderr, after Ctrl-C."""
+    """Print one line on stderr after Ctrl-C."""
     error = MillstreamError("interrupted", detail="Nothing was left half done.")
     if as_json:
         print_error(error, as_json=True)
@@ -76,11 +76,11 @@ def print_interrupted(*, as_json: bool) -> None:
 
 
 def _print_document(value: object, stream: TextIO) -> None:
-    # Written by their numbers, characters pass through any encoding, and JSON stays JSON.
+    # Escaped characters pass through any encoding, and the output is still JSON.
     print(json.dumps(value, indent=2, ensure_ascii=not is_unicode(stream)), file=stream)
 
 
-# Results hold values of any type: rows of the user's own tables are among them.
+# Results contain values of any type, such as rows of the user's tables.
 def plain(value: Any) -> Any:
     """Convert a value to JSON's types; values without one are formatted like PostgreSQL does."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -118,7 +118,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text
             overflow="fold",
         )
     for row in rows:
-        # As Text: a bracket in a user's name or row is no markup.
+        # Text, so that a bracket in a name or row is not taken for markup.
         made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return made
 

@@ -1,7 +1,7 @@
-"""A progress bar for work that lasts longer than a blink.
+"""A progress bar for work that takes longer than a moment.
 
-The bar appears after `DELAY` seconds, on stderr, and only on a terminal; it goes away when the work
-is done. Steps that know how far they are give a fraction; for the others the bar pulses.
+The bar appears after `DELAY` seconds, on stderr, and only on a terminal; it disappears when the
+work is done. A step may report the fraction that is done; otherwise the bar pulses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DELAY = 0.7
 
 
 class Waiting:
-    """Shows what is being waited for, from the first moment the wait is noticed."""
+    """Shows the current step once the work has taken `DELAY` seconds."""
 
     def __init__(self, doing: str) -> None:
         columns = (
@@ -42,12 +42,12 @@ class Waiting:
         return self
 
     def report(self, step: str, fraction: float | None = None) -> None:
-        """Name the step at work and, where known, how much of it is done."""
+        """Show the current step and, if known, how much of it is done."""
         total, done = (None, 0.0) if fraction is None else (1.0, fraction)
         self._bar.update(self._task, description=step, total=total, completed=done)
 
     def _appear(self) -> None:
-        # The work may end at the very moment the timer fires: then nothing appears.
+        # If the work ends at the moment the timer fires, nothing appears.
         with self._lock:
             if not self._over:
                 self._bar.start()

@@ -1,8 +1,8 @@
-"""The program's own streams, made fit for whatever we print.
+"""The standard streams of the program, prepared for any output.
 
-A stream that was closed (`>&-`) is opened and leads nowhere: its number would otherwise become that
-of our connection to the server, and Java would print into it. A character that a stream's encoding
-lacks is written by its number.
+A closed stream (`>&-`) is opened on the null device: otherwise its file descriptor would become
+that of the connection to the server, and Java would print into it. Characters that a stream's
+encoding lacks are escaped.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _STDERR = 2
 
 
 def make_fit() -> None:
-    """Open what is closed, and let no character be an error."""
+    """Open closed streams, and escape characters that cannot be encoded."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(number, True)
     os.close(number)
-    # Python has None for a stream that was closed when it started, whatever its types say.
+    # Python sets a stream that was closed at its start to None, against its type annotations.
     sys.stdin = sys.stdin or _nowhere()
     sys.stdout = _lenient(sys.stdout or _nowhere())
     sys.stderr = _lenient(sys.stderr or _nowhere())

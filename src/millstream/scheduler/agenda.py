@@ -1,23 +1,23 @@
 """The agenda of the service: which stream tables are due, the most overdue first.
 
-It has in memory what it needs of the catalog, so that asking it executes no statement:
+It has a copy of the catalog's rows in memory, so that asking it executes no statement:
 
-    load, update        what the catalog says, read again when something has changed there
-    due                 per graph: those whose deadline has passed, with those that they pull along
-    found_nothing       their sources have no changes: the next deadline counts from now
+    load, update        take in the catalog's rows, which are read again when they have changed
+    due                 by graph: the stream tables whose deadline has passed, and those that they pull along
+    found_nothing       the sources have no changes: the next deadline counts from now
     not_refreshed       a refresh was skipped and left no record: not tried again at once
-    started, finished   a graph that is being refreshed is not due; how long it takes is remembered
+    started, finished   a graph that is being refreshed is not due; the duration of its refresh is recorded
 
-The deadline of a stream table is its last cut, or the last time that its sources were found
-unchanged, plus the interval of its schedule; not before the end of a back-off.
+The deadline of a stream table is the time of its last cut, or the last time that its sources were
+found unchanged, plus the interval of its schedule. It is never before the end of a back-off.
 
     schedule 10s    12:00:00  cut                        deadline 12:00:10
                     12:00:11  due; no changes found      deadline 12:00:21
                     12:00:21  due; started, finished     taken off meanwhile; `update` brings the new cut
                               due; not_refreshed         deadline some seconds later, at random
 
-A graph is a set of stream tables connected by reading each other; they are refreshed together, in
-one cut. Independent graphs are refreshed side by side.
+A graph is a set of stream tables that are connected by reading each other; they are refreshed
+together, in one cut. Independent graphs are refreshed in parallel.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from millstream.scheduler.freshness import Watched, watched
 from millstream.scheduler.graph import Graph
 from millstream.scheduler.pulled import with_pulled
 
-# Seconds that a refresh is expected to take before one was seen.
+# Expected seconds of a refresh, before the first one.
 UNKNOWN = 0.3
-# Weight of the last refresh in the moving average of a stream table's refreshes.
+# Weight of the last refresh in the moving average of a stream table's durations.
 LAST = 0.3
 
 
@@ -72,7 +72,7 @@ class Agenda:
         # How long a refresh takes, as a moving average.
         self._seconds = dict[int, float]()
         self._running = set[int]()
-        # Those with a schedule that cannot be computed with; each is logged once.
+        # Stream tables whose schedule cannot be computed with; each is logged once.
         self._unusable = set[int]()
         # How many refreshes in a row were skipped, and until when it is therefore not due.
         self._skips = dict[int, int]()
@@ -85,8 +85,8 @@ class Agenda:
     ) -> None:
         """Replace all stream tables and their graph; those that are being refreshed stay marked.
 
-        `now` is by the server's clock. Times after it are from before the clock was set back: they
-        are ignored, or taken for `now`.
+        `now` is by the server's clock. If a recorded time is after it, the clock was set back; such
+        times are ignored, or replaced by `now`.
         """
         former, self.tables = (
             self.tables,
@@ -108,7 +108,7 @@ class Agenda:
                 self._deadlines[id] -= ahead
 
     def update(self, tables: Iterable[StreamTable]) -> None:
-        """Replace these stream tables by what the catalog says now; ids that are not on the agenda
+        """Replace these stream tables by their current catalog rows; ids that are not on the agenda
         are ignored.
         """
         for table in tables:
@@ -127,8 +127,8 @@ class Agenda:
         return [id for id in found if id not in running] if running else found
 
     def due(self, now: datetime, ids: Iterable[int] | None = None) -> list[Due]:
-        """Return what is due of each graph that is not being refreshed, the most overdue first; of
-        these `ids` only.
+        """Return the due stream tables of each graph that is not being refreshed, most overdue
+        first; only of these `ids`.
         """
         by_graph = dict[frozenset[int], list[int]]()
         for id in self.due_ids(now) if ids is None else ids:
@@ -142,9 +142,7 @@ class Agenda:
         return min((at for id, at in self._deadlines.items() if id not in running), default=None)
 
     def watched(self) -> list[Watched]:
-        """Return what is known of the freshness of each stream table whose schedule promises
-        something.
-        """
+        """Return the freshness of each stream table whose schedule has a target."""
         found = (
             watched(
                 table, looked_at=self._looked_at.get(id), seconds=self._seconds.get(id, UNKNOWN)
@@ -154,7 +152,7 @@ class Agenda:
         return [one for one in found if one is not None]
 
     def found_nothing(self, ids: Iterable[int], now: datetime) -> None:
-        """Remember that the sources of these had no changes at `now`."""
+        """Record that the sources of these stream tables had no changes at `now`."""
         for id in ids:
             if id not in self.tables:
                 continue
@@ -168,8 +166,8 @@ class Agenda:
                 self._set_deadline(id)
 
     def not_refreshed(self, id: int, now: datetime) -> None:
-        """Remember that a refresh was neither done nor recorded as failed, because another process
-        was at work.
+        """Record that a refresh was neither done nor recorded as failed, because another process
+        works on the stream table.
         """
         self._skips[id] = self._skips.get(id, 0) + 1
         self._held_until[id] = now + backoff.random_delay(
@@ -178,12 +176,12 @@ class Agenda:
         self._set_deadline(id)
 
     def started(self, ids: Iterable[int]) -> None:
-        """Take the graphs of these off the agenda until they have been refreshed."""
+        """Take the graphs of these stream tables off the agenda until they have been refreshed."""
         self._running |= set(ids)
 
     def finished(self, ids: Sequence[int], seconds: float | None = None) -> None:
-        """Put the graphs of these on the agenda again; `seconds`: how long the refresh of each
-        took.
+        """Put the graphs of these stream tables on the agenda again; `seconds` has the duration of
+        each refresh.
         """
         self._running -= set(ids)
         if seconds is not None:
@@ -206,8 +204,8 @@ class Agenda:
         return self._graph_of.get(id) or frozenset({id})
 
     def _has_usable_schedule(self, table: StreamTable) -> bool:
-        """Return False if computing with the schedule raises: one such stream table must not end
-        the service.
+        """Return False if computing with the schedule raises an error, which must not end the
+        service.
         """
         try:
             moment = table.cut_at or datetime.now(UTC)
@@ -229,7 +227,9 @@ class Agenda:
         return True
 
     def _take(self, id: int, former: StreamTable | None, table: StreamTable) -> None:
-        """Set the deadline of a stream table; if its record has changed, it is held back no longer."""
+        """Set the deadline of a stream table; if its catalog row has changed, it is no longer held
+        back.
+        """
         if former != table:
             self._skips.pop(id, None)
             self._held_until.pop(id, None)
@@ -262,8 +262,8 @@ class Agenda:
 
 
 def deadline(table: StreamTable, looked_at: datetime | None = None) -> datetime | None:
-    """Return when a stream table is due, its sources having had no changes at `looked_at`; None if
-    never by itself.
+    """Return when a stream table is due if its sources had no changes at `looked_at`; None if never
+    by itself.
     """
     if table.status not in REFRESHED:
         return None
@@ -275,5 +275,5 @@ def deadline(table: StreamTable, looked_at: datetime | None = None) -> datetime 
 
 
 def target(table: StreamTable, now: datetime) -> timedelta | None:
-    """Return how old the rows of a stream table may become; None if its schedule promises nothing."""
+    """Return how old the rows of a stream table may become; None if its schedule has no target."""
     return Cadence.parse(table.schedule).target(table.cut_at or now)

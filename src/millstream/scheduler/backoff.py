@@ -1,19 +1,19 @@
-"""Back off: how long the scheduler leaves a stream table alone after its refresh has failed.
+"""Back-off: how long the scheduler waits after a failed refresh before it tries the stream table
+again.
 
     failed tries in a row     1      2      3      4     ...    9     10
     at most                   1 s    2 s    4 s    8 s   ...  256 s   300 s, and so on
     at least                  half of that
 
 Each wait is drawn at random between the two, so that stream tables that failed together are not all
-tried again together. A wait is about as long as the trouble has lasted already: short trouble costs
-little time, long trouble few tries.
+tried again together. A wait is about as long as the error has lasted already: a short outage costs
+little time, a long one few tries.
 
-The wait ends by its time, a success, `alter`, a requested refresh, or a change of the definitions
-under the query.
+The wait ends after its time, by a success, `alter`, a requested refresh, or a change of the
+definitions under the query.
 
-A refresh that was skipped, because of another process, a lock or another stream table, is tried
-again after `LONGEST_SKIP` at the latest, and so is one whose query does not hold: looking again is
-cheap.
+A refresh that was skipped because of another process, a lock or another stream table, or whose
+query is not valid, is tried again after `LONGEST_SKIP` at the latest, since such a try is cheap.
 
 >>> [delay(tries, jitter=1.0).total_seconds() for tries in (1, 2, 3, 9, 10, 1000)]
 [1.0, 2.0, 4.0, 256.0, 300.0, 300.0]
@@ -35,7 +35,7 @@ def delay(failed_tries: int, *, jitter: float, longest: timedelta = LONGEST) -> 
     """Return the wait after so many failed tries in a row; `jitter` is between 0 and 1."""
     if failed_tries < 1 or not 0.0 <= jitter <= 1.0:
         raise ValueError(f"no delay after {failed_tries} failed tries with jitter {jitter}")
-    # Two to the power of a large number is no float.
+    # Limited, since two to the power of a large number overflows a float.
     doubled = FIRST * (1 << min(failed_tries - 1, 30))
     return min(doubled, longest) * (0.5 + jitter / 2)
 

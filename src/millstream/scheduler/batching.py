@@ -1,9 +1,9 @@
-"""Divide the graphs that are due among the workers: quick graphs share one, each slow graph has one
-of its own.
+"""Divide the due graphs among the workers: quick graphs share a worker, each slow graph has its
+own.
 
 A worker refreshes its stream tables in one cut if possible, and the graphs of a cut wait for each
 other. So only graphs that are known to be quick share a worker. Slow graphs never take all workers:
-one is left to the others.
+one is reserved for the others.
 
 >>> from datetime import UTC, datetime
 >>> from millstream.testing.catalog_rows import stream_table
@@ -29,9 +29,7 @@ Batch = list[Due]
 
 
 def batches(due: Sequence[Due], *, workers: int, busy_with_slow: int, free: int) -> list[Batch]:
-    """Return what each of the free workers is given, the most overdue first; what is left is due at
-    the next look.
-    """
+    """Return the graphs for each free worker, most overdue first; the others remain due."""
     chosen = list[Batch]()
     slow_allowed = max(1, workers - 1) - busy_with_slow
     filling: Batch | None = None

@@ -5,9 +5,10 @@
     CRON_TZ=Europe/Berlin 0 6 * * *        the same in another time zone
     continuous                             again as soon as possible
     calculated                             whenever a stream table that reads it is refreshed
-    manual                                 only when someone asks
+    manual                                 only on request
 
-A schedule is a freshness target. `due_at` is its deadline: what is most overdue is refreshed first.
+A schedule is a freshness target. `due_at` is its deadline: the most overdue stream table is
+refreshed first.
 
 >>> noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
 >>> Cadence.parse("60s").due_at(noon)
@@ -33,7 +34,7 @@ EXPECTED = (
     "or continuous, calculated or manual"
 )
 
-# What cron calls these times.
+# The names that cron has for these expressions.
 _NICKNAMES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -44,7 +45,7 @@ _NICKNAMES = {
     "@annually": "0 0 1 1 *",
 }
 _ZONE = "CRON_TZ="
-# Ten years: a time so long after any other, or twice as long after it, can still be represented.
+# Ten years: twice this, added to any current time, is still a valid datetime.
 LONGEST = timedelta(days=3650)
 
 Kind = Literal["every", "cron", "continuous", "calculated", "manual"]
@@ -100,9 +101,7 @@ class Cadence:
         return cadence
 
     def due_at(self, last: datetime | None) -> datetime | None:
-        """Return when the next refresh is due, the last one having been at `last`; None if never by
-        itself.
-        """
+        """Return when the next refresh is due after one at `last`; None if never by itself."""
         if self.kind in ("manual", "calculated"):
             return None
         if last is None:
@@ -112,13 +111,13 @@ class Cadence:
         return last if self.kind == "continuous" else self._next_firing(last)
 
     def due(self, last: datetime | None, now: datetime) -> bool:
-        """Return True if a refresh is due at `now`, the last one having been at `last`."""
+        """Return True if a refresh is due at `now` after one at `last`."""
         due_at = self.due_at(last)
         return due_at is not None and due_at <= now
 
     def target(self, last: datetime) -> timedelta | None:
-        """Return how old the rows may become until the next refresh; None if the schedule promises
-        nothing.
+        """Return how old the rows may become until the next refresh; None if the schedule has no
+        target.
         """
         due_at = self.due_at(last)
         return due_at - last if due_at is not None and self.kind != "continuous" else None
@@ -126,7 +125,7 @@ class Cadence:
     def _next_firing(self, last: datetime) -> datetime:
         expression = _NICKNAMES.get(self.cron.lower(), self.cron)
         firings = CronSim(expression, last.astimezone(ZoneInfo(self.zone)))
-        # In the hour that clocks repeat, it begins with what was an hour before.
+        # In the hour that is repeated when clocks are set back, the iteration begins an hour early.
         return next(at for fired in firings if (at := fired.astimezone(UTC)) > last)
 
     def __str__(self) -> str:
@@ -136,7 +135,7 @@ class Cadence:
         return f"{zone}{self.cron}" or self.kind
 
 
-# Long before anything was refreshed: a stream table without rows is more overdue than any other.
+# Earlier than any refresh: a stream table that is not populated is more overdue than any other.
 _ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -1,4 +1,4 @@
-"""What the scheduler needs of the application that it runs in."""
+"""The interface of the application that the scheduler uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millstream.refresh.report import RefreshReport
 
 
 class SchedulerContext(TransitionContext, Protocol):
-    """Connections, settings, plans, and what refreshes a cut."""
+    """Connections, settings, plans, and the refresher."""
 
     footprints: Footprints
     journal: Journal
@@ -29,16 +29,16 @@ class SchedulerContext(TransitionContext, Protocol):
         """Return the plan of a stream table; plan it if its definition has changed."""
 
     def job(self, table: StreamTable, *, full: bool = False) -> Job:
-        """Return what a refresh needs to know of a stream table."""
+        """Return the job for a stream table, the input of a refresh."""
 
     def unplanned(self, tables: Sequence[StreamTable]) -> dict[int, Job]:
-        """Return jobs without a plan for those that need none while nothing changes."""
+        """Return jobs without a plan, for stream tables that need one only if a source has changed."""
 
     def forget(self, id_: int) -> None:
-        """Discard what is cached of a stream table."""
+        """Remove a stream table from the caches."""
 
     def refresher(self, known: Mapping[int, RefreshReport | MillstreamError]) -> Refresher:
-        """Return what refreshes a cut; `known` are the outcomes of other stream tables."""
+        """Return a refresher; `known` are the outcomes of other stream tables."""
 
     def reach(self) -> None:
         """Connect again if the connection was lost."""

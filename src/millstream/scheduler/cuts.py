@@ -1,12 +1,12 @@
-"""Choose which jobs share a cut, and in which order the cuts follow.
+"""Choose which jobs share a cut, and the order of the cuts.
 
-A graph of stream tables that read each other is refreshed in one cut, so that all of it moves to
+A graph of stream tables that read each other is refreshed in one cut, so that all its rows are of
 one moment. Independent graphs share a cut as long as the server's lock table has room for them (see
 `refresh.batches`).
 
-A stream table with triggers, of the user's or of a foreign key, gets a cut of its own. Such a
-trigger may write to a source in the cut's own transaction; a reader of that source in the same cut
-would see the rows now, and again in the next slice.
+A stream table with triggers, of the user or of a foreign key, gets a cut of its own. Such a trigger
+may write to a source in the transaction of the cut. A reader of that source in the same cut would
+then see the rows in this cut, and again in its next slice.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ from millstream.refresh.batches import Batches, Graph, batches, graphs
 from millstream.refresh.job import Job
 from millstream.scheduler.context import SchedulerContext
 
-# If all that is due fits into this part of its share of an empty lock table, do not count the locks
-# of others.
+# If all due jobs fit into this part of Millstream's share of an empty lock table, the locks of
+# other sessions are not counted.
 FEW_LOCKS = 0.25
 
 
 def choose_cuts(context: SchedulerContext, jobs: Sequence[Job]) -> Batches:
-    """Return the cuts in order: first the graphs that share one, then the stream tables that need
-    their own.
-    """
+    """Return the cuts in order: first those that graphs share, then those of single stream tables."""
     triggered = _with_triggers(context.conn, jobs)
     shared, apart = list[Graph](), list[Graph]()
     for graph in graphs(upstreams_first(jobs)):
@@ -41,7 +39,7 @@ def choose_cuts(context: SchedulerContext, jobs: Sequence[Job]) -> Batches:
 
 
 def upstreams_first(jobs: Sequence[Job]) -> list[Job]:
-    """Sort the jobs so that each follows those that it reads. In a cycle, keep their order."""
+    """Sort the jobs so that each follows its upstreams. In a cycle, keep their order."""
     ordered = list[Job]()
     waiting = list(jobs)
     while waiting:
@@ -54,8 +52,8 @@ def upstreams_first(jobs: Sequence[Job]) -> list[Job]:
 
 
 def split_at_triggers(graph: Graph, triggered: set[int]) -> list[list[Job]]:
-    """Split a graph into parts that follow each other; each stream table with triggers is a part of
-    its own.
+    """Split a graph into parts that are refreshed one after the other; each stream table with
+    triggers is a part of its own.
     """
     parts = list[list[Job]]()
     begin_part = True
@@ -99,7 +97,7 @@ def _fill_cuts(context: SchedulerContext, found: Sequence[Graph]) -> Batches:
 
 
 def _with_triggers(conn: Connection, jobs: Sequence[Job]) -> set[int]:
-    """Return the oids of the stream tables that have triggers which are not ours."""
+    """Return the oids of the stream tables with triggers other than Millstream's."""
     query = (
         "SELECT DISTINCT tgrelid::int8 FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid "
         "WHERE tgrelid = ANY(%s::oid[]) AND p.pronamespace <> 'millstream_changes'::regnamespace"

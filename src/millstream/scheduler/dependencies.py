@@ -1,8 +1,8 @@
-"""The graph of stream tables as it is in the catalog, and the refusal of a cycle in it.
+"""The recorded graph of stream tables, and the refusal of cycles in it.
 
-A stream table can come to read itself without being touched: a view or a function under its query
-is replaced, a table is swapped for one of its name. So what a query reads is looked up each time
-that a plan is made, and compared with what the others were last found to read.
+A stream table can read itself after a change elsewhere: a view or a function under its query is
+replaced, or a table is exchanged for one of the same name. So each planning determines what the
+query reads, and compares it with the recorded upstreams of the others.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ def recorded_graph(conn: Connection) -> Graph:
 
 
 def refuse_cycle(conn: Connection, id: int, found: Sequence[Upstream]) -> None:
-    """Raise Cycle when a stream table that reads these would read itself."""
+    """Raise Cycle if a stream table that reads these would read itself."""
     if not found:
         return
     _refuse_cycle(recorded_graph(conn).reading(id, _reads(id, found)), id)
 
 
 def refuse_cycle_of_new(conn: Connection, id: int, name: str, found: Sequence[Upstream]) -> None:
-    """Raise Cycle when a stream table that was just made is read by one that it reads.
+    """Raise Cycle if a new stream table is read by one that it reads.
 
-    That one read a table or view of this name that was dropped: its query now refers to the new
-    stream table.
+    The other one read a table or view of the same name that was dropped: its query now refers to
+    the new stream table.
     """
     if not found:
         return
     whole = recorded_graph(conn).reading(id, _reads(id, found))
     for other, query in upstreams.queries_with_name(conn, name):
-        # Its own refresh reports a query that the server rejects.
+        # If the server rejects its query, its own refresh reports that.
         with suppress(BadQuery):
             whole = whole.reading(other, _reads(other, upstreams_under(conn, query)))
     _refuse_cycle(whole, id)
@@ -56,10 +56,11 @@ def _refuse_cycle(whole: Graph, id: int) -> None:
 
 
 def record(conn: Connection, id: int, found: Sequence[Upstream]) -> None:
-    """Record what a stream table reads, in the caller's transaction; Cycle when it would read
-    itself.
+    """Record the upstreams of a stream table, in the caller's transaction; raise Cycle if it would
+    read itself.
 
-    Sessions take turns at it: two that each record one half of a cycle would not see the other's.
+    Sessions do this one at a time: otherwise two that each record one half of a cycle would not see
+    each other's.
     """
     if list(found) == upstreams.of(conn, id):
         return

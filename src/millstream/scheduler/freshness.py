@@ -1,22 +1,22 @@
-"""Watch freshness: which stream tables are older than they should be, and can the machine keep all
+"""Watch freshness: which stream tables are older than their targets, and can the machine meet all
 targets?
 
     age            now - its data timestamp, but at most the time since it was first checked
     late           older than twice its target, and a second
     stale          alert, for each stream table that is late, with the cause
-    falling_behind alert of the service: stream tables are late only because there is too little time
+    falling_behind alert of the service: stream tables are late only because refreshes take too long
 
-    cause          failing      its last refresh failed or was skipped, and the next try is to come
+    cause          failing      its last refresh failed or was skipped, and will be tried again
                    held back    it reads a stream table whose rows are older: suspended, manual, failing
                    behind       none of these: refreshes take too long, or wait for others
 
-An alert is sent once for each episode. An episode is over when nothing was late for a while: a
-stream table that is refreshed every third second with a target of one second is late at some looks
-and not at others, all in one episode.
+An alert is sent once for each episode. An episode is over when nothing was late for a while. So if
+a stream table with a target of one second is refreshed every third second, it is late at some
+checks and not at others, and all of them are one episode.
 
-Not watched: suspended stream tables, those without rows, and those whose schedule promises nothing
-(manual, calculated, continuous). Time before the service started, or before a stream table was
-resumed, does not count.
+Not watched are suspended stream tables, those that are not populated, and those whose schedule has
+no target (manual, calculated, continuous). Time before the service started, or before a stream
+table was resumed, does not count.
 
 >>> from datetime import UTC
 >>> noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -39,10 +39,10 @@ from millstream.scheduler.cadence import Cadence
 from millstream.scheduler.due import REFRESHED
 
 GRACE = timedelta(seconds=1)
-# An episode ends when it was calm for so many targets, and for so long at least.
+# An episode ends after so many targets without lateness, and at the earliest after this time.
 CALM_TARGETS = 4
 CALM_AT_LEAST = timedelta(seconds=10)
-# How many stream tables an alert names.
+# The most stream tables that an alert names.
 NAMED = 10
 
 Cause = Literal["failing", "held back", "behind"]
@@ -50,7 +50,7 @@ Cause = Literal["failing", "held back", "behind"]
 
 @dataclass(frozen=True)
 class Watched:
-    """What is known of a stream table whose schedule promises something."""
+    """The freshness of a stream table whose schedule has a target."""
 
     id: int
     name: str
@@ -84,9 +84,9 @@ class FreshnessAlert:
 def watched(
     table: StreamTable, *, looked_at: datetime | None = None, seconds: float = 0.0
 ) -> Watched | None:
-    """Return what is to be watched of a stream table; None if nothing.
+    """Return the freshness of a stream table; None if it is not watched.
 
-    `looked_at`: when its sources were last found to have no changes since its last refresh.
+    `looked_at` is when its sources were last found to have no changes since its last refresh.
     """
     if table.status not in REFRESHED or table.data_timestamp is None or table.cut_at is None:
         return None
@@ -111,7 +111,7 @@ def watched(
 def _target(cadence: Cadence, last: datetime) -> timedelta | None:
     """Return how old rows may become.
 
-    For cron the time between two firings, however short before one the last was.
+    For cron this is the time between two firings, even if the last refresh was just before one.
     """
     if cadence.kind == "cron" and (firing := cadence.due_at(last)):
         return cadence.target(firing)
@@ -120,7 +120,7 @@ def _target(cadence: Cadence, last: datetime) -> timedelta | None:
 
 @dataclass
 class _Episode:
-    """When something was last late."""
+    """The last time at which a stream table was late."""
 
     late_at: datetime
     calm: timedelta
@@ -131,13 +131,13 @@ class _Episode:
 
 
 def _is_new(episode: _Episode | None, late_since: datetime) -> bool:
-    """Return True if what has been late since then begins an episode."""
+    """Return True if lateness since then begins a new episode."""
     return episode is None or episode.is_over(late_since)
 
 
 @dataclass
 class FreshnessWatch:
-    """Which stream tables are late, and which alerts were sent for that."""
+    """The late stream tables, and the alerts that were sent for them."""
 
     since: dict[int, datetime] = field(default_factory=dict)
     """When each stream table was first checked."""
@@ -147,8 +147,8 @@ class FreshnessWatch:
     def look(
         self, tables: Iterable[Watched], now: datetime, *, workers: int
     ) -> list[FreshnessAlert]:
-        """Return the alerts that are to be sent; `tables` are all that are watched, `workers`
-        refresh side by side.
+        """Return the alerts to send; `tables` are all watched stream tables, `workers` the number
+        of parallel refreshes.
         """
         seen = {table.id: table for table in tables}
         self.since = {id: self.since.get(id, now) for id in seen}
@@ -169,16 +169,16 @@ class FreshnessWatch:
         return alerts
 
     def stale_ids(self) -> set[int]:
-        """Return the stream tables that are late, or were not long ago."""
+        """Return the stream tables that are late, or were late recently."""
         return set(self.stale)
 
     def _late_since(self, table: Watched) -> datetime:
-        """Return when a stream table becomes late, or became late."""
+        """Return the time at which a stream table becomes or became late."""
         return max(table.as_of, self.since[table.id]) + 2 * table.target + GRACE
 
 
 def load(tables: Iterable[Watched]) -> float:
-    """Return how many workers it takes to keep all targets, if each refresh has something to do.
+    """Return how many workers are needed to meet all targets, if every refresh has changes.
 
     >>> noon = datetime(2024, 1, 1, 12)
     >>> load([Watched(id, "t", timedelta(seconds=2), noon, seconds=1.0) for id in (1, 2, 3)])

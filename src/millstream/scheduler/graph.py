@@ -1,9 +1,9 @@
-"""The graph of stream tables: which one reads which, and through what.
+"""The graph of stream tables: which one reads which, directly or through views and functions.
 
     public.a -> view public.v -> public.b        a reads b, through a view
 
 A stream table must not read itself, even indirectly: its rows would depend on its earlier rows, and
-grow with every refresh. So a cycle is refused, and named link by link:
+grow with every refresh. So a cycle is refused, with an error that names each of its links:
 
 >>> names = {1: "a", 2: "b", 3: "c"}
 >>> links = (Dependency(1, 2, ("view v",)), Dependency(2, 3), Dependency(3, 1))
@@ -66,9 +66,7 @@ class Graph:
         return frozenset(read.upstream for read in self._reads_of(reader))
 
     def components(self) -> list[frozenset[int]]:
-        """Return the stream tables in groups that have nothing to do with each other, in the order
-        of their names.
-        """
+        """Return the connected components of the graph, in the order of names."""
         neighbours: dict[int, set[int]] = {id: set() for id in self.names}
         for read in self.reads:
             neighbours[read.reader].add(read.upstream)
@@ -91,12 +89,12 @@ class Graph:
         return frozenset(found)
 
     def cycle(self, start: int) -> tuple[Dependency, ...]:
-        """Return the shortest way from a stream table back to itself; empty when there is none."""
+        """Return the shortest path from a stream table back to itself; empty if there is none."""
         ways = [(read, *self._way(read.upstream, start)) for read in self._reads_of(start)]
         return min((way for way in ways if way[-1].upstream == start), key=len, default=())
 
     def _way(self, start: int, end: int) -> tuple[Dependency, ...]:
-        """Return the reads that lead from one stream table to another; empty when there are none."""
+        """Return the path from one stream table to another; empty if there is none."""
         links = shortest_path(
             start, lambda id: id == end, lambda id: [read.upstream for read in self._reads_of(id)]
         )
@@ -116,7 +114,7 @@ class Graph:
         return next(read for read in self._reads_of(reader) if read.upstream == upstream)
 
     def printed(self, way: Sequence[Dependency]) -> str:
-        """Print reads that follow one another as one line."""
+        """Print a path as one line."""
         parts = [self.names[way[0].reader]] if way else []
         for read in way:
             parts += [*read.via, self.names[read.upstream]]

@@ -1,17 +1,17 @@
 """Record refreshes that applied nothing: failed, skipped or cancelled.
 
 skipped                prevented by another process, a lock, or another stream table that has no rows yet
-transient error        counted apart; never suspends
+transient error        counted separately; never suspends
 error that waits       status ERROR until its cause is gone, then refreshed again automatically
 any other error        counted; the scheduler suspends a stream table after `max_consecutive_errors`
 cancelled              in the history only
 
-The entry in the history has the action that was attempted and the time when that began. The action
-is SKIP if nothing was attempted: the query could not be planned, a source could not be locked,
-something that is read has changed.
+The history entry has the attempted action and its start. The action is SKIP if nothing was
+attempted: the query could not be planned, a source could not be locked, a definition that it
+depends on has changed.
 
-After each of them the scheduler leaves the stream table alone for a while (see `backoff`). A
-refresh that somebody asked for does not lengthen that.
+After each of these the scheduler waits before it tries the stream table again (see `backoff`). A
+refresh on request does not lengthen that wait.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def record_failure(
     initiated_by: Initiator,
     started_at: datetime,
 ) -> None:
-    """Record that the refresh of a stream table applied nothing, and suspend it if it fails again
-    and again.
+    """Record that the refresh of a stream table applied nothing, and suspend it after too many
+    errors.
 
-    `started_at` is when the round began: that of a refresh that did not come to be attempted.
+    `started_at` is the start of the round, recorded for a refresh that was not attempted.
     """
     if initiated_by == "SCHEDULER" and _is_our_own_work(context, error):
         context.journal.take(table.id)
@@ -58,8 +58,8 @@ def record_failure(
     if isinstance(error, NoSuchStreamTable):
         return
     try:
-        # If another process refreshes it now, a write to its row in the catalog would make that
-        # refresh fail.
+        # If another process is refreshing it, a write to its catalog row would make that refresh
+        # fail.
         with context.mutex.stream_tables([table.id]) as free, context.conn.transaction():
             if context.epoch is not None:
                 context.epoch.hold(context.conn)
@@ -72,14 +72,14 @@ def record_failure(
                 _enter(context, entry, attempt)
                 _announce(context, table, entry, error)
     except psycopg.Error as trouble:
-        # The server may lack the resources to write this down, too.
+        # The server may lack the resources for this write, too.
         if context.conn.closed or transient_trouble(code_of(trouble)) is None:
             raise
         log.warning("not recorded", table=table.name, reason=str(trouble))
 
 
 def _is_our_own_work(context: SchedulerContext, error: MillstreamError) -> bool:
-    """Return True if the service itself works on the stream table, for a request."""
+    """Return True if this service itself works on the stream table, for a request."""
     if context.epoch is None or not isinstance(error, Busy):
         return False
     holder = error.facts.get("holder")
@@ -92,8 +92,8 @@ def record_interrupt(
     initiated_by: Initiator,
     started_at: datetime,
 ) -> None:
-    """Record in the history which refreshes Ctrl-C has cancelled, unless the connection was lost
-    with it.
+    """Record in the history which refreshes Ctrl-C has cancelled, unless it also ended the
+    connection.
     """
     attempts = {table.id: context.journal.take(table.id) for table in tables}
     try:
@@ -128,7 +128,7 @@ def _hold_off(
 def _count(
     context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator
 ) -> None:
-    """Count an error, and change the status of the stream table where that is called for."""
+    """Count an error, and change the status of the stream table if the kind of error requires it."""
     if isinstance(error, Cancelled):
         return
     if error.retryable:
@@ -146,7 +146,7 @@ def _count(
 
 
 def _enter(context: SchedulerContext, entry: HistoryEntry, attempt: HistoryEntry | None) -> None:
-    """Write how a refresh ended into the history, in place of the entry that it is at work."""
+    """Write the outcome of a refresh into the history, in place of its entry RUNNING."""
     if attempt is not None and attempt.id is not None:
         history.remove_running(context.conn, [attempt.id])
     if entry.status == "SKIPPED":
@@ -171,7 +171,7 @@ def _unattempted(table: StreamTable, initiated_by: Initiator, started_at: dateti
 
 
 def _entry(error: MillstreamError, attempt: HistoryEntry) -> HistoryEntry:
-    """Return the entry of an attempt that ended with an error."""
+    """Return the history entry of a refresh that ended with an error."""
     return replace(
         attempt,
         id=None,

@@ -1,9 +1,8 @@
-"""Pull along: a stream table that is due takes those that it reads into its cut, to any depth.
+"""Pull along: a due stream table takes its upstreams, to any depth, into its cut.
 
-So its content equals its query over the sources at one moment, whatever the schedules of those in
-between are.
+So its rows equal its query over the sources at one moment, for any schedules of its upstreams.
 
-    manual, suspended          stays as it is, and what only it reads stays too: the reader works over its rows, and
+    manual, suspended          is not refreshed, nor are those that only it reads: the reader uses its stored rows, and
                                its own data timestamp is no later than that of those rows
     failed, and held back      the same, until it may be tried again
 """

@@ -1,13 +1,13 @@
 """Repair what prevents a stream table from being refreshed.
 
-    stale plan          plan the query again from its text; names mean the tables that have them now
+    stale plan          plan the query again from its text; names refer to the tables that have them now
     other sources       record the sources and columns that the new plan reads
     gap in capture      set the triggers up again; this marks the buffer, so that every reader reinitialises
     table renamed       record its new name, if no other table has the former one
     guard missing       restore the trigger that refuses direct writes, and recompute the rows
 
-Each source is repaired by itself: if one cannot be repaired, its readers get the error and the
-others go on.
+Each source is repaired separately: if one cannot be repaired, its readers get the error, and the
+others are refreshed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from millstream.refresh.job import Gap, Job, relids_read
 from millstream.scheduler import dependencies
 from millstream.scheduler.context import SchedulerContext
 
-# Other stream tables wait meanwhile. A lock that is not granted in time is requested again at the
-# next tick.
+# Short, since other stream tables wait meanwhile. A lock that is not granted in time is requested
+# again at the next tick.
 HASTY = Patience(seconds=2.0)
 
 
@@ -63,7 +63,7 @@ def job_of(context: SchedulerContext, table: StreamTable, *, full: bool) -> Job 
             raise
         return failure_from(table.name, error)
     except Exception as error:
-        # A query that cannot be planned any more must not keep the others from being refreshed.
+        # A query that can no longer be planned must not prevent the refresh of others.
         internal = InternalError.of(error)
         internal.__cause__ = error
         return internal
@@ -123,7 +123,7 @@ def _follow_target(context: SchedulerContext, job: Job) -> None:
 
 
 def _restore_guard(context: SchedulerContext, job: Job) -> Job | MillstreamError:
-    """Restore the guard. If it had been removed, others may have written rows, so recompute all of
+    """Restore the guard. If it had been removed, rows may have been written, so recompute all of
     them.
     """
     table = job.table
@@ -143,8 +143,8 @@ def _restore_guard(context: SchedulerContext, job: Job) -> Job | MillstreamError
 
 
 def _guard(context: SchedulerContext, table: StreamTable, name: Name) -> None:
-    """Create or remove the guard, as the settings say; reset the frontier of a table whose guard
-    was missing.
+    """Create or remove the guard, depending on the settings; reset the frontier of a stream table
+    whose guard was missing.
     """
     if context.settings.allow_direct_writes:
         write_guard.remove(context.conn, table.id, name)
@@ -171,8 +171,8 @@ def _new_sources(job: Job, again: Job | MillstreamError) -> set[int]:
 
 
 def _restore_capture(context: SchedulerContext, relid: int) -> MillstreamError | None:
-    """Set capture up again for the columns that still exist; planning reports a missing one to its
-    readers.
+    """Set up capture again for the columns that still exist; planning reports a missing column to
+    its readers.
     """
     try:
         table = relations.table(context.conn, relid)
@@ -191,7 +191,7 @@ def _restore_capture(context: SchedulerContext, relid: int) -> MillstreamError |
 
 
 def _release_unread(context: SchedulerContext) -> None:
-    """End the capture of sources that were dropped, or that no stream table reads any more."""
+    """End the capture of sources that were dropped, or that no stream table reads any longer."""
     sources.remove_dependencies_on_dropped(context.conn)
     for source in sources.unread(context.conn):
         # The source is in use: the next repair removes them.

@@ -1,10 +1,11 @@
-"""One round: refresh several stream tables, cut by cut, and record how each refresh ended.
+"""One round: refresh several stream tables, cut by cut, and record the outcome of each refresh.
 
-    plan the jobs -> choose the cuts -> for each cut: refresh, repair what prevents it, try again ->
+    plan the jobs -> choose the cuts -> for each cut: refresh, repair gaps, try again ->
     record, prune
 
 An error of one stream table does not stop the others. If a cut fails as a whole, each half of it is
-refreshed in a cut of its own, until the stream table that makes it fail is alone.
+refreshed in a cut of its own, and so on, until the stream table that causes the error is alone in
+its cut.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from millstream.scheduler.outcomes import record_failure, record_interrupt
 from millstream.scheduler.repair import job_of, repair
 
 TRIES = 5
-# A job that ends with one of these is refreshed again at once.
+# After one of these errors a job is refreshed again at once.
 TRY_AGAIN = (Conflict, Postponed, JavaEnded, *transitions.LOST)
-# Errors of a whole cut, although one of its stream tables may be the cause.
+# Errors of a whole cut, of which one stream table may be the cause.
 CUT_ERRORS = (Conflict, LockTableFull)
 
 Done: TypeAlias = dict[int, RefreshReport | MillstreamError]
@@ -48,9 +49,7 @@ def refresh_tables(
     *,
     full: frozenset[int] = frozenset(),
 ) -> list[RefreshReport | MillstreamError]:
-    """Refresh these stream tables and return how each refresh ended; recompute those whose ids are
-    in `full`.
-    """
+    """Refresh these stream tables and return the outcomes; recompute those whose ids are in `full`."""
     done = Done()
     started_at = datetime.now(UTC)
     try:
@@ -84,7 +83,7 @@ def _plan_jobs(
 
 
 def _separate(planned: Mapping[int, Job | MillstreamError]) -> tuple[list[Job], Done]:
-    """Return the jobs, and the errors of the stream tables that have none."""
+    """Return the jobs, and the errors of the stream tables without one."""
     jobs = [job for job in planned.values() if isinstance(job, Job)]
     return jobs, {
         id_: error for id_, error in planned.items() if isinstance(error, MillstreamError)
@@ -97,8 +96,8 @@ def _refresh_graphs(
     """Refresh graphs in one cut; if it fails as a whole, refresh each half of them in a cut of its
     own.
 
-    `known` are the outcomes of other stream tables: the report of one that reads a failed one says
-    why it is behind.
+    `known` are the outcomes of other stream tables: the report of a reader of a failed one says why
+    it is behind.
     """
     done = _refresh_cut(context, [job for graph in graphs for job in graph], initiated_by, known)
     failed = [
@@ -117,7 +116,7 @@ def _refresh_graphs(
 def _refresh_cut(
     context: SchedulerContext, jobs: Sequence[Job], initiated_by: Initiator, known: Done
 ) -> Done:
-    """Refresh jobs in one cut; repair and try again those that could not be refreshed yet."""
+    """Refresh jobs in one cut; repair those that could not be refreshed, and try again."""
     done = Done()
     waiting = list(jobs)
     java_ended = set[int]()
@@ -127,7 +126,7 @@ def _refresh_cut(
         for job, outcome in outcomes:
             if not isinstance(outcome, Gap | Postponed | Unplanned):
                 done[job.table.id] = _summed(done.get(job.table.id), outcome)
-        # A job during which Java has ended twice is not tried again: it may be the cause.
+        # If Java has ended twice during a job, the job may be the cause, and is not tried again.
         given_up = java_ended & _ids(outcomes, JavaEnded)
         java_ended |= _ids(outcomes, JavaEnded)
         again = [
@@ -141,8 +140,7 @@ def _refresh_cut(
         waiting = upstreams_first([*again, *prepared])
         if not waiting:
             return done
-        # The next try has a later cut, so the stream tables that they read are refreshed again
-        # there.
+        # The next try has a later cut, so refresh their upstreams again there.
         waiting = upstreams_first([*_refreshed_upstreams(jobs, waiting, done), *waiting])
     unfinished = {
         job.table.id: Conflict.on(job.table.name, "Its sources keep changing.") for job in waiting
@@ -167,7 +165,7 @@ def _summed(
     former: RefreshReport | MillstreamError | None, outcome: RefreshReport | MillstreamError
 ) -> RefreshReport | MillstreamError:
     """Return the outcome of two refreshes in this round: if the second found no changes, the first
-    report, redated.
+    report with the second's timestamp.
     """
     if (
         isinstance(former, RefreshReport)
@@ -183,7 +181,7 @@ def _ids(outcomes: Iterable[tuple[Job, Outcome]], kind: type[MillstreamError]) -
 
 
 def _leave_lost_wal(context: SchedulerContext, outcomes: Iterable[tuple[Job, Outcome]]) -> None:
-    """Return all sources to triggers if the WAL cannot be read any further."""
+    """Return all sources to triggers if WAL can no longer be read."""
     for _, outcome in outcomes:
         if isinstance(outcome, transitions.LOST):
             transitions.fall_back(context, outcome.detail)
@@ -193,7 +191,7 @@ def _leave_lost_wal(context: SchedulerContext, outcomes: Iterable[tuple[Job, Out
 def _prepare(
     context: SchedulerContext, outcomes: Sequence[tuple[Job, Outcome]]
 ) -> dict[int, Job | MillstreamError]:
-    """Repair the jobs that have gaps, plan those without a plan; return their new jobs or errors."""
+    """Repair the jobs with gaps and plan those without a plan; return their new jobs or errors."""
     gaps = [(job, outcome) for job, outcome in outcomes if isinstance(outcome, Gap)]
     prepared = repair(context, gaps) if gaps else {}
     for job, outcome in outcomes:
@@ -226,8 +224,8 @@ def _has_changed(outcome: RefreshReport | MillstreamError) -> bool:
 
 
 def _prune(context: SchedulerContext, changed: Sequence[Job]) -> None:
-    """Remove the changes that all readers have consumed; if a buffer is locked, the next round
-    does.
+    """Remove the changes that all readers have consumed; if a buffer is locked, leave it to the
+    next round.
     """
     relids = sorted({relid for job in changed for relid in relids_read(job)})
     if relids:

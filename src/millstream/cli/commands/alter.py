@@ -18,7 +18,7 @@ EXAMPLE = "millstream alter totals --schedule 5m --status active"
 
 
 class Status(StrEnum):
-    """What a user can make of the status of a stream table."""
+    """The statuses that a user can set."""
 
     ACTIVE = "ACTIVE"
     SUSPENDED = "SUSPENDED"

@@ -1,4 +1,4 @@
-"""`millstream create`: create a stream table and fill it."""
+"""`millstream create`: create a stream table and populate it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def run(
 
 
 def read_query(text: str | None, file: Path | None) -> str:
-    """Return the query, from the one place it was given in."""
+    """Return the query, from the argument, the file or stdin."""
     if (text is None) == (file is None):
         raise typer.BadParameter("give the query either as an argument or with --file")
     if text is not None:

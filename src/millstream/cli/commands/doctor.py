@@ -1,4 +1,4 @@
-"""`millstream doctor`: is everything there that Millstream needs?"""
+"""`millstream doctor`: check the requirements of Millstream."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(
 
 
 def show(checks: Sequence[Check], *, as_json: bool) -> None:
-    """Print what was looked at; end with exit code 1 if something is wrong."""
+    """Print the checks; end with exit code 1 if one has failed."""
     if as_json:
         print_json(checks)
     else:

@@ -1,4 +1,4 @@
-"""`millstream health`: does everything keep up, and how is each source captured?"""
+"""`millstream health`: is every stream table fresh, and how is each source captured?"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def run(
 
 
 def _without_changes(tables: Sequence[StreamTableStatus], name: str) -> int:
-    """Return how many refreshes of a stream table are only counted."""
+    """Return how many refreshes of a stream table had no changes and are only counted."""
     return sum(
         one.no_data_refreshes for one in tables if name in (one.name, f"{one.schema}.{one.name}")
     )

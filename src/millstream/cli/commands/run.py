@@ -33,14 +33,14 @@ def run(
     settings again, SIGUSR1 prints where each thread is. The log goes to stderr; with --json each
     line is a document.
     """
-    # Imported here: `millstream --help` does not wait for Spark's and Arrow's modules.
+    # Imported here, so that `millstream --help` does not wait for Spark's and Arrow's modules.
     from millstream.service.run.process import Process
     from millstream.settings import Settings
 
     with suppress(UnsupportedOperation):
-        # Of a stderr that is no file.
+        # Raised if stderr has no file descriptor.
         faulthandler.register(signal.SIGUSR1)
-    # The log is what this command is there to show, not what went wrong on its way.
+    # This command shows the whole log, not only warnings and errors.
     log.hide(ctx.meta[EVENTS])
     handler = log.show(_level(ctx, quiet=quiet), as_json=as_json or ctx.meta[AS_JSON])
     try:

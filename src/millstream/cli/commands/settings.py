@@ -1,5 +1,5 @@
-"""`millstream settings`: every setting, its value and where that comes from; set and reset those of
-the database.
+"""`millstream settings`: list every setting with its value and origin; set and reset those of the
+database.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COLUMNS = ("setting", "value", "default", "from", "meaning")
 
 
 class Action(StrEnum):
-    """What is done with a setting of the database."""
+    """What to do with a setting of the database."""
 
     SET = "set"
     RESET = "reset"

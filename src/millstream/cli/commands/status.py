@@ -73,7 +73,7 @@ def _chosen(every: list[StreamTableStatus], name: str | None) -> list[StreamTabl
 
 
 def _capture(one: StreamTableStatus) -> list[str]:
-    """Say how each source is captured, where that needs saying."""
+    """Describe the capture of each source for which a reason is recorded."""
     return [
         f"{source.name}: {source.cdc_mode}. {source.reason}"
         for source in one.sources

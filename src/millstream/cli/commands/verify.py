@@ -1,4 +1,4 @@
-"""`millstream verify`: prove that a stream table equals its query."""
+"""`millstream verify`: compare a stream table with its query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo has seen so far: the numbers that its live view and its plain lines print."""
+"""The figures of the demo, which its live view and its plain lines print."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from millstream.cli.demo.story import CHAPTERS, Chapter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# So many times fit under a stream table's name.
+# The number of times that fit under a stream table's name.
 REMEMBERED = 18
 
 
 @dataclass(frozen=True)
 class Refresh:
-    """A refresh that the service has done, as `millstream.get_refresh_history` shows it."""
+    """A refresh by the service, as `millstream.get_refresh_history` returns it."""
 
     id: int
     action: str
@@ -33,7 +33,7 @@ class Refresh:
 
 @dataclass
 class BoardLine:
-    """One stream table's numbers."""
+    """The figures of one stream table."""
 
     chapter: Chapter
     last: Refresh | None = None
@@ -44,7 +44,7 @@ class BoardLine:
     times: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     def note(self, refresh: Refresh) -> None:
-        """Take in a refresh."""
+        """Add a refresh."""
         self.last = refresh
         self.refreshes += 1
         self.rows_read += refresh.rows_read
@@ -52,13 +52,13 @@ class BoardLine:
 
     @property
     def last_id(self) -> int:
-        """The id of the last refresh that was seen."""
+        """The id of the last refresh that was added."""
         return 0 if self.last is None else self.last.id
 
 
 @dataclass
 class Alteration:
-    """A source altered while all is live."""
+    """A source that was altered during the traffic."""
 
     statement: str
     at: float
@@ -72,13 +72,13 @@ class Alteration:
 
     @property
     def is_followed(self) -> bool:
-        """True once the stream table that reads the source has followed."""
+        """True once the stream table that reads the source has followed the change."""
         return self.followed_after is not None
 
 
 @dataclass
 class Board:
-    """All numbers of the demo."""
+    """All figures of the demo."""
 
     traffic: Callable[[], Count]
     sizes: Mapping[str, int]

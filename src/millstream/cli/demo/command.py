@@ -1,7 +1,7 @@
-"""The demo from beginning to end: start the service, ask it for stream tables, watch it under
-traffic, prove.
+"""The demo from beginning to end: start the service, create stream tables, watch them under
+traffic, verify them.
 
-Without a terminal and without a length it would run for ever unseen; there it ends by itself, too.
+Without a terminal, the demo ends by itself even if no length is given.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ which costs writers nothing more. In the middle a table is altered.
 
 @dataclass
 class _Outcome:
-    """What the demo has to show at its end."""
+    """The results of the demo."""
 
     board: Board
     # Any: JSON documents, the answers of the service.
@@ -80,7 +80,8 @@ def run(
     they read is altered. At the end each stream table is compared with its query, while the traffic
     goes on. Ends with exit code 1 if one differs.
     """
-    # By default SIGTERM would end us at once and leave the private server and the service running.
+    # By default SIGTERM would end this process at once and leave the private server and the service
+    # running.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
     console = err() if as_json else out()
     length = seconds if seconds or console.is_terminal else LENGTH_WITHOUT_TERMINAL
@@ -145,7 +146,7 @@ def _verify(
 
 
 def _show(console: Console, statement: str) -> None:
-    # As Text: a Syntax or a Padding would fill its lines up with blanks.
+    # Text, since Syntax and Padding would fill lines with blanks.
     console.print(
         Syntax("", "sql", background_color="default").highlight(indent(statement, "    ")), end=""
     )
@@ -166,7 +167,7 @@ def _document(outcome: _Outcome) -> dict[str, object]:
 
 
 def _prove(console: Console, outcome: _Outcome) -> None:
-    """Print the verification and the costs."""
+    """Print the verifications and the costs."""
     board = outcome.board
     console.print()
     for one in outcome.verifications:
@@ -186,7 +187,8 @@ def _prove(console: Console, outcome: _Outcome) -> None:
 
 
 def _verification(document: dict[str, Any]) -> Verification:
-    # Imported here: `millstream --help` does not wait for what only some commands need.
+    # Imported here, so that `millstream --help` does not wait for modules that only some commands
+    # need.
     from millstream.service.verification.verification import Verification
 
     return Verification.from_dict(document)

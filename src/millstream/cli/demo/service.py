@@ -1,6 +1,6 @@
-"""The service of the demo: a process of `millstream run` of its own, and its log.
+"""The service of the demo: a process of `millstream run`, and its log.
 
-The log goes to a file, since the screen belongs to the demo; its end is shown if something fails.
+The log goes to a file, since the demo uses the screen; its last lines are shown if something fails.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from rich.console import Console
 from millstream.errors import MillstreamError
 from millstream.postgres.connection import Connection
 
-# WAL capture needs the whole old rows of the shop's tables. Nobody waits long for the end of a
-# demo.
+# WAL capture needs the full old rows of the shop's tables. The timeout is short, so that the demo
+# ends quickly.
 ENVIRONMENT = {"MILLSTREAM_AUTO_REPLICA_IDENTITY": "true", "MILLSTREAM_SHUTDOWN_TIMEOUT": "5s"}
-# Seconds until it must have ended after SIGTERM.
+# Seconds from SIGTERM until the process is killed.
 LONGEST_END = 30.0
 LINES_SHOWN = 20
 
@@ -49,12 +49,12 @@ class DemoService:
             time.sleep(0.05)
 
     def last_lines(self) -> str:
-        """Return the end of its log."""
+        """Return the last lines of its log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-LINES_SHOWN:])
 
     def stop(self) -> None:
-        """End it as systemd would; kill it if it does not end, or if nobody wants to wait."""
+        """Send SIGTERM, as systemd would; kill the process if it does not end in time."""
         self.process.terminate()
         try:
             self.process.wait(LONGEST_END)
@@ -68,8 +68,8 @@ def running(dsn: str, log: Path, console: Console) -> Iterator[DemoService]:
     """Run a service for the length of a `with` block; show the end of its log if the block fails."""
     command = [sys.executable, "-m", "millstream", "run", "--dsn", dsn]
     with log.open("wb") as stderr:
-        # In a session of its own: Ctrl-C is meant for the demo, which then ends the service in
-        # order.
+        # In a session of its own, so that Ctrl-C reaches only the demo, which then stops the
+        # service.
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, env={**os.environ, **ENVIRONMENT},
             start_new_session=True,

@@ -1,5 +1,5 @@
-"""The SQL door as a user of the demo's database has it: ask for something, wait for the answer,
-look at the status.
+"""Use the service by SQL, as a user of the demo's database would: send a request, wait for the
+answer, show the status.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from millstream.errors import RequestNotDone
 from millstream.postgres.connection import Connection
 
 STATUS = "SELECT * FROM millstream.status()"
-# After so long without an answer we look whether there still is a service.
+# After this time without an answer, check that the service still runs.
 PATIENCE = "5 s"
 
 
 def ask(reader: Connection, statement: str) -> int:
-    """Ask the service for something; return the id of the request."""
+    """Send a request to the service; return its id."""
     row = reader.execute(statement.encode()).fetchone()
     assert row is not None, "a function has a result"
     return int(row[0])
@@ -44,15 +44,13 @@ def answer(reader: Connection, request: int, check: Callable[[], None]) -> dict[
 
 
 def status_table(reader: Connection) -> Table:
-    """Show `millstream.status()` on its side: its columns are too many for a screen, its rows are
-    few.
-    """
+    """Show `millstream.status()` transposed, since it has many columns and few rows."""
     cursor = reader.execute(STATUS)
     names = [column.name for column in cursor.description or ()]
     columns = list(
         zip(names, *([_cell(value) for value in row] for row in cursor.fetchall()), strict=True)
     )
-    # Without lines it fits a terminal of 80 characters.
+    # Without lines, so that it fits into 80 characters.
     shown = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     for heading in columns[0]:
         shown.add_column(heading, overflow="fold")

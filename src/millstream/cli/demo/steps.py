@@ -1,6 +1,4 @@
-"""The steps before and after the demo's live part: a spinner while one lasts, a line when it is
-done.
-"""
+"""The steps before and after the demo's live part: a spinner during a step, a line after it."""
 
 from __future__ import annotations
 
@@ -13,14 +11,14 @@ from rich.text import Text
 
 
 class ProgressSteps:
-    """Tells what is being done."""
+    """Prints each step."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     @contextmanager
     def step(self, doing: str) -> Iterator[None]:
-        """Do one step inside the `with` block."""
+        """Show a step for the length of a `with` block."""
         began = time.monotonic()
         with self._console.status(doing):
             yield

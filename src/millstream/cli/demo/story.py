@@ -1,13 +1,11 @@
-"""The three stream tables of the demo, what each of them shows, and the change of a table while all
-is live.
-"""
+"""The three stream tables of the demo, what each of them shows, and the alteration of a source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from textwrap import indent
 
-# How often the service is asked to refresh them.
+# The schedule of all three.
 SCHEDULE = "500ms"
 
 # A column that price_range reads and groups by; the shop's application does not use it.
@@ -26,7 +24,7 @@ class Chapter:
 
     @property
     def statement(self) -> str:
-        """The SQL that asks the service for it."""
+        """The SQL statement that creates it."""
         query = indent(self.query, "    ")
         return f"SELECT millstream.create_stream_table('{self.name}', $$\n{query}\n$$, schedule => '{SCHEDULE}')"
 

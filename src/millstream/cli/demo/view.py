@@ -1,6 +1,6 @@
-"""The demo's screen: the shop on top, its stream tables below, one of them opened.
+"""The demo's screen: the shop at the top, its stream tables below, the rows of one of them.
 
-`screen` is a function of the board alone, so that a test can look at it. `plain` says the same in a
+`screen` is a function of the board alone, so that it can be tested. `plain` prints the same in a
 few lines, for logs and pipes.
 """
 
@@ -53,7 +53,7 @@ def _plain(line: BoardLine) -> str:
 
 
 def followed(alteration: Alteration, line: BoardLine) -> str:
-    """Describe in one sentence how the service has followed an alteration."""
+    """Describe in one sentence how the service followed an alteration."""
     if alteration.followed_after is None or line.last is None:
         return "The service has not followed it yet."
     return f"{line.chapter.name} has followed within {age(alteration.followed_after)}."
@@ -96,7 +96,7 @@ WAYS = {
 
 
 def _captured(board: Board) -> list[str | tuple[str, str]]:
-    """Print the tables that the application writes to, and how each is captured: by triggers first,
+    """Print the tables that the application writes to, and how each is captured: first by triggers,
     then from WAL.
     """
     parts: list[str | tuple[str, str]] = ["The application writes to "]

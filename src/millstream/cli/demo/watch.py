@@ -1,8 +1,7 @@
-"""The demo's middle part: watch by SQL what the service does, twice a second, until the time is
-over.
+"""The demo's live part: read by SQL what the service does, twice a second, until the time is over.
 
-In the middle of it a source is altered. Ctrl-C asks for the end, with the proof; a second Ctrl-C
-does not wait for it.
+In the middle of it a source is altered. Ctrl-C ends it and starts the verification; a second Ctrl-C
+ends that too.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from millstream.cli.demo.view import followed, plain, screen
 from millstream.postgres.connection import Connection
 
 INTERVAL = 0.5
-# Where there is no terminal, so many seconds lie between two reports.
+# Seconds between two reports if there is no terminal.
 PLAIN_INTERVAL = 2.0
-# The source is altered after so many seconds, or in the middle of a shorter demo.
+# Seconds until the source is altered; in a shorter demo, half of its length.
 ALTERED_AT = 10.0
 
 HISTORY = """
@@ -44,8 +43,8 @@ PEEK = "SELECT region, lines, revenue FROM sales_by_region ORDER BY region"
 
 
 def watch(reader: Connection, board: Board, console: Console, check: Callable[[], None]) -> None:
-    """Watch until the board's length is over, or until Ctrl-C; live on a terminal, in lines
-    elsewhere.
+    """Watch until the board's length is over, or until Ctrl-C; on a terminal as a live view,
+    otherwise as lines.
 
     `check` raises an error if the service has ended.
     """
@@ -92,8 +91,8 @@ def _looks(
 
 
 def _is_over(board: Board) -> bool:
-    """Return True if the time is over, but not before the source was altered, however slow the
-    machine is.
+    """Return True if the time is over and the source was altered, which may take longer on a slow
+    machine.
     """
     return (
         board.length is not None and board.seconds >= board.length and board.alteration is not None
@@ -101,12 +100,12 @@ def _is_over(board: Board) -> bool:
 
 
 def look(reader: Connection, board: Board) -> None:
-    """Read from the database what is new."""
+    """Read the new figures from the database."""
     for name, line in board.lines.items():
         for row in reader.execute(HISTORY, (name, line.last_id)).fetchall():
             line.note(Refresh(*row))
     errors = []
-    # An error that passes by itself, such as a lock of somebody else, is no trouble yet.
+    # Ignore a transient error, such as a lock of another session.
     for name, staleness, is_failing, error in reader.execute(STATUS).fetchall():
         board.lines[name.rpartition(".")[2]].staleness = staleness
         errors += [f"{name}: {error}"] if is_failing else []
@@ -120,7 +119,8 @@ def alter(reader: Connection, board: Board, console: Console) -> None:
     kept = kept_query(reader)
     reader.execute(ALTERATION)
     altered_at = time.monotonic()
-    # A refresh at work has kept the statement waiting; what ends from now on has seen it.
+    # The statement has waited for running refreshes, so every refresh that ends from now on has
+    # seen it.
     look(reader, board)
     board.alteration = Alteration(ALTERATION, altered_at, kept, board.lines[ALTERED_READER].last_id)
     _say(console, f"A column that {ALTERED_READER} reads gets another name: {ALTERATION};")
@@ -128,7 +128,7 @@ def alter(reader: Connection, board: Board, console: Console) -> None:
 
 def follow(reader: Connection, board: Board, console: Console) -> None:
     """Record when the service has followed the altered source: the query has changed, and a refresh
-    has used it.
+    with it has ended.
     """
     alteration, line = board.alteration, board.lines[ALTERED_READER]
     if alteration is None or alteration.is_followed or line.last_id == alteration.last_id:
@@ -146,13 +146,13 @@ def follow(reader: Connection, board: Board, console: Console) -> None:
 
 
 def kept_query(reader: Connection) -> str:
-    """Return the query that the service keeps, of the stream table whose source is altered."""
+    """Return the recorded query of the stream table whose source is altered."""
     row = reader.execute(KEPT, (ALTERED_READER,)).fetchone()
     return str(row[0]) if row else ""
 
 
 def _now_and_then(board: Board, console: Console, check: Callable[[], None]) -> Callable[[], None]:
-    """Print the board in plain lines, each time enough seconds have passed."""
+    """Print the board as plain lines, at most every few seconds."""
     printed = 0.0
 
     def shown() -> None:
@@ -166,5 +166,5 @@ def _now_and_then(board: Board, console: Console, check: Callable[[], None]) -> 
 
 
 def _say(console: Console, text: str) -> None:
-    # On a terminal the screen is printed with it, and would not be wrapped either.
+    # Not on a terminal: soft_wrap would also stop rich from wrapping the live screen.
     console.print(text, markup=False, soft_wrap=not console.is_terminal)
