@@ -627,6 +627,14 @@ REFUSED: tuple[Refused, ...] = (
         "the GROUPING SETS as a subquery",
     ),
     Refused(
+        "conditions on how a group key is written, over GROUPING SETS or on the optional side of an outer join",
+        "SELECT f, customer, count(*) AS n FROM (SELECT id::float8 AS f, customer FROM orders) AS q "
+        "GROUP BY f, ROLLUP (customer) HAVING f::text = '0'",
+        "MS102",
+        "a condition on how a group key is written",
+        "the condition in the `WHERE` clause of the query that groups",
+    ),
+    Refused(
         "array_agg, string_agg, row_number() OVER () and the like over a sorted subquery that is joined",
         "SELECT c.id, array_agg(o.id) AS ids FROM customers AS c JOIN (SELECT * FROM orders ORDER BY placed) AS o "
         "ON o.customer = c.id GROUP BY c.id",

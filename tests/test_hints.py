@@ -69,7 +69,17 @@ RECURSIVE = (
     "FROM r JOIN edges e ON e.a = r.b){3} SELECT {4}"
 )
 
+W_F = "WHERE f::text = '2'"
+BY_F = "SELECT f, count(*) AS n FROM customers{0} GROUP BY f"
+WRITTEN = "Filter the rows in the WHERE clause"
+
 REFUSED = [
+    # -- conditions on how a group key is written
+    Refused(f"SELECT c.id, q.n FROM customers c LEFT JOIN ({BY_F.format('')}) q ON q.f = c.id WHERE q.f::text = '2'",
+            WRITTEN,
+            (f"SELECT c.id, q.n FROM customers c JOIN ({BY_F.format(' ' + W_F)}) q ON q.f = c.id",)),
+    Refused("SELECT f, id, count(*) AS n FROM customers GROUP BY f, ROLLUP (id) HAVING f::text = '2'", WRITTEN,
+            (f"SELECT f, id, count(*) AS n FROM customers {W_F} GROUP BY f, ROLLUP (id)",)),
     # -- expressions over several tables
     Refused(f"SELECT c.id, o.id AS o FROM customers c JOIN orders o ON {LIKE}", TWO_STEPS,
             (f"SELECT c.id, o.id AS o, {LIKE} AS x FROM customers c CROSS JOIN orders o",

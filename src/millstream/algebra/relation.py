@@ -232,6 +232,8 @@ class Project(Relation):
     input: Relation
     outputs: tuple[Named, ...]
     alias: str
+    materialized: bool = field(default=False, repr=False)
+    """A WITH query that PostgreSQL computes as a whole: no condition above it is evaluated below."""
 
     def __post_init__(self) -> None:
         for output in self.outputs:
@@ -303,6 +305,8 @@ class UnionAll(Relation):
     names: tuple[str, ...]
     types: tuple[PgType, ...] = field(repr=False)
     alias: str = "u"
+    grouping_sets: bool = field(default=False, repr=False)
+    """The parts are the grouping sets of one GROUP BY."""
 
     def __post_init__(self) -> None:
         if any(len(part.columns) != len(self.names) for part in self.parts):

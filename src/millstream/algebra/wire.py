@@ -223,6 +223,19 @@ def wire_of(type_: PgType) -> Wire:
     return _as_text(type_)
 
 
+def prints_alike(type_: PgType) -> bool:
+    """True if equal values of a type print alike: there is no 1.0 beside 1.00, and no 'a' beside
+    'A'.
+    """
+    if type_.keeps_blanks:
+        return False
+    if type_.base == "numeric" and type_.kind == "base":
+        # All values have the digits after the point that the type declares.
+        return type_.scale is not None
+    wire = key_wire_of(type_)
+    return wire.equal and wire.canonical == "{x}"
+
+
 def key_wire_of(type_: PgType) -> Wire:
     """Return how a key of a join or group travels: as `wire_of`, but a bpchar without its trailing
     blanks.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlglot import exp
 
 from millstream.algebra.dialect import parsed
 from millstream.algebra.relation import Relation
 from millstream.compiler.clauses.clock import replace_clock_calls
-from millstream.compiler.clauses.with_queries import Cte, text_with
+from millstream.compiler.clauses.with_queries import Cte, is_materialized, text_with
 
 
 def cte_of(text: str, *, recursive: bool = False) -> Cte:
@@ -50,3 +51,20 @@ def test_the_clock_is_a_call_again_that_the_server_can_read() -> None:
     assert "__ms_clock" in query.sql()
     assert "__ms_clock" not in text_with(query, {"x": X})
     assert "NOW()" in text_with(query, {"x": X}).upper()
+
+
+@pytest.mark.parametrize(
+    ("query", "whole"),
+    [
+        ("WITH x AS (SELECT 1 AS a) SELECT x.a FROM x", False),
+        ("WITH x AS MATERIALIZED (SELECT 1 AS a) SELECT x.a FROM x", True),
+        ("WITH x AS (SELECT 1 AS a) SELECT x.a FROM x, x AS y", True),
+        ("WITH x AS NOT MATERIALIZED (SELECT 1 AS a) SELECT x.a FROM x, x AS y", False),
+        ("WITH x AS (SELECT 1 AS a) SELECT x.a FROM x, s.x AS y", False),
+    ],
+)
+def test_a_with_query_is_materialized_if_it_says_so_or_is_used_twice(
+    query: str, whole: bool
+) -> None:
+    tree = parsed(query)
+    assert is_materialized(tree.args["with_"].expressions[0], tree) == whole

@@ -98,8 +98,10 @@ class Chain:
 
     def cleared(self, relation: Relation) -> Relation:
         """Replace each stateful operator in a relation by a scan of the block that stores its rows."""
-        if isinstance(relation, Filter):
-            relation = filter_groups_first(relation)
+        return self._cleared(filter_groups_first(relation, self.server))
+
+    def _cleared(self, relation: Relation) -> Relation:
+        """Clear a relation whose conditions on keys are evaluated where PostgreSQL does."""
         match relation:
             case Aggregate():
                 return self._scan(self.over_tables(relation))
@@ -113,14 +115,14 @@ class Chain:
                 )
                 return self._scan(terms)
             case Expand():
-                return self._expand(replace(relation, input=self.cleared(relation.input)))
+                return self._expand(replace(relation, input=self._cleared(relation.input)))
             case Filter() | Project():
-                return replace(relation, input=self.cleared(relation.input))
+                return replace(relation, input=self._cleared(relation.input))
             case Join():
-                left, right = self.cleared(relation.left), self.cleared(relation.right)
+                left, right = self._cleared(relation.left), self._cleared(relation.right)
                 return self._without_optional_unions(replace(relation, left=left, right=right))
             case UnionAll():
-                return replace(relation, parts=tuple(map(self.cleared, relation.parts)))
+                return replace(relation, parts=tuple(map(self._cleared, relation.parts)))
         return relation
 
     def _scan(self, stateful: Stateful) -> Scan:

@@ -31,7 +31,7 @@ def split_into_blocks(
     stream table.
     """
     chain = Chain(server)
-    relation = filter_groups_first(relation)
+    relation = filter_groups_first(relation, server)
     peeled = peel(relation)
     if peeled.aggregate is None:
         below = chain.cleared(relation)

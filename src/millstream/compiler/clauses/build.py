@@ -16,6 +16,7 @@ Views and CTEs are built in place, as often as they are used. Every alias is mad
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -59,7 +60,7 @@ from millstream.compiler.clauses.set_operations import (
 from millstream.compiler.clauses.subquery_order import SubqueryOrder
 from millstream.compiler.clauses.values import values_as_selects, values_table
 from millstream.compiler.clauses.windows import build_windows, inline_named_windows
-from millstream.compiler.clauses.with_queries import Cte, Ctes
+from millstream.compiler.clauses.with_queries import Cte, Ctes, is_materialized
 from millstream.compiler.decorrelate.attach import FilteredRows, Host
 from millstream.compiler.decorrelate.bindings import Bindings, BoundRows, Correlated, output_refs
 from millstream.compiler.decorrelate.clauses import OutputColumns
@@ -225,7 +226,7 @@ class _Builder:
             build = (
                 self._recursive_cte(cte, dict(known))
                 if recursive
-                else self._plain_cte(cte, dict(known))
+                else self._plain_cte(cte, dict(known), whole=is_materialized(cte, query))
             )
             known[cte.alias] = Cte(cte, build, recursive)
         return known
@@ -244,9 +245,19 @@ class _Builder:
 
         return built
 
-    def _plain_cte(self, cte: exp.Expression, ctes: Ctes) -> Callable[[], Relation]:
+    def _plain_cte(self, cte: exp.Expression, ctes: Ctes, *, whole: bool) -> Callable[[], Relation]:
         names = [column.name for column in cte.args["alias"].columns]
-        return lambda: self._rename_columns(self.query(cte.this, ctes), names)
+
+        def built() -> Relation:
+            relation = self._rename_columns(self.query(cte.this, ctes), names)
+            # The names of its rows are those of a projection, but for tables and set operations.
+            return (
+                replace(relation, materialized=True)
+                if whole and isinstance(relation, Project)
+                else relation
+            )
+
+        return built
 
     def _rename_columns(self, relation: Relation, names: list[str]) -> Relation:
         """Return a relation with other names for its first columns."""
@@ -335,8 +346,9 @@ class _Builder:
             (bindings.names, bindings.key_types) if bindings else ((), ())
         )
         return UnionAll(
-            tuple(parts), (*names, *binding_names), (*types, *binding_types), self.fresh("u")
-        )
+            tuple(parts), (*names, *binding_names), (*types, *binding_types), self.fresh("u"),
+            grouping_sets=True,
+        )  # fmt: skip
 
     def from_where(
         self, select: exp.Select, outer: Scope | None, ctes: Ctes, bindings: Bindings | None = None

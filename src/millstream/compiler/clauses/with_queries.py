@@ -24,6 +24,17 @@ class Cte:
 Ctes = Mapping[str, Cte]
 
 
+def is_materialized(cte: exp.CTE, query: exp.Expression) -> bool:
+    """True if PostgreSQL computes a WITH query as a whole: as it says, or because it is used more
+    than once.
+    """
+    said = cte.args.get("materialized")
+    if said is not None:
+        return bool(said)
+    uses = (table for table in query.find_all(exp.Table) if not table.db)
+    return sum(table.name == cte.alias for table in uses) > 1
+
+
 def text_with(query: exp.Expression, ctes: Ctes) -> str:
     """Return the text of a query with all WITH queries it may name, so that the server can type it
     alone.
