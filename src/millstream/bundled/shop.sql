@@ -1,5 +1,5 @@
 -- tables --
--- A small shop: who buys, what is sold, what was ordered.
+-- A small shop: customers, products, orders.
 CREATE TABLE customers (
     id      integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name    text NOT NULL,
@@ -54,7 +54,7 @@ WHERE n = 1 OR mod(o.id + n, 2) = 0;
 ANALYZE customers, products, orders, order_lines;
 
 -- sizes --
--- How many rows there are to read, by table.
+-- The number of rows of each table.
 SELECT 'customers', count(*) FROM customers
 UNION ALL SELECT 'products', count(*) FROM products
 UNION ALL SELECT 'orders', count(*) FROM orders
@@ -80,7 +80,7 @@ UPDATE order_lines SET quantity = 1 + mod(quantity, 5)
 WHERE order_id = (SELECT max(id) FROM orders) - floor(random() * 500)::bigint AND line = 1;
 
 -- cancel_order --
--- Its lines go with it.
+-- Its lines are deleted with it.
 DELETE FROM orders WHERE id = (SELECT max(id) FROM orders) - floor(random() * 500)::bigint;
 
 -- change_price --

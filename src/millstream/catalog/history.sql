@@ -1,5 +1,5 @@
 -- add --
--- Many entries at once, as the rows of one JSON array.
+-- Many entries in one statement, as the elements of one JSON array.
 INSERT INTO millstream.refresh_history (
     stream_table_id, action, reason, status, initiated_by, started_at, finished_at, data_timestamp, frontier,
     rows_read, rows_inserted, rows_updated, rows_deleted, spark_jobs, inputs, phases, error, transaction_id
@@ -19,7 +19,8 @@ ORDER BY id DESC
 LIMIT %s;
 
 -- exchange_running --
--- Some entries RUNNING go, others come. Between two tries of a refresh another process may have called it failed.
+-- Delete some entries RUNNING and insert others. Between two tries of a refresh, another process may have marked it as
+-- failed.
 WITH gone AS (
     DELETE FROM millstream.refresh_history WHERE id = ANY (%(ended)s) AND (status = 'RUNNING' OR reason = %(orphaned)s)
 )
@@ -35,9 +36,9 @@ CROSS JOIN (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid())) AS
 RETURNING id;
 
 -- orphans --
--- Entries RUNNING whose transaction has ended. One that lies ahead is of a cluster that this database was copied from.
--- A refresh that was completed has an entry of the same transaction. One that was not may be between two tries, as long
--- as the session is there that wrote the entry.
+-- Entries RUNNING whose transaction has ended. A transaction id in the future is of the cluster from which this
+-- database was copied. A completed refresh has an entry of the same transaction. Otherwise the refresh may be between
+-- two tries, as long as the session that wrote the entry exists.
 SELECT r.id, s.schema_name, s.name, r.action, r.initiated_by, c.is_completed
 FROM millstream.refresh_history AS r
 JOIN millstream.stream_tables AS s ON s.id = r.stream_table_id
@@ -68,7 +69,7 @@ SET status = 'FAILED', reason = %s, error = %s, finished_at = clock_timestamp()
 WHERE id = %s AND status = 'RUNNING';
 
 -- prune --
--- A part of the entries that are older than that; the last one of each stream table stays.
+-- Some of the entries older than this, except the last one of each stream table.
 DELETE FROM millstream.refresh_history
 WHERE id IN (
     SELECT h.id

@@ -1,9 +1,9 @@
 -- waiting --
--- Without the arguments, which may be large; those that come later are seen when these are answered.
+-- Without the arguments, which may be large. Later requests are read when these are answered.
 SELECT id, kind, stream_table FROM millstream.requests WHERE status = 'WAITING' ORDER BY id LIMIT 100;
 
 -- start --
--- When it was first tried: what was made for it is younger.
+-- The time of the first try: an object that was created for the request is younger.
 UPDATE millstream.requests
 SET status = 'RUNNING', tries = tries + 1, started_at = coalesce(started_at, clock_timestamp())
 WHERE id = %s AND status = 'WAITING'
@@ -29,11 +29,12 @@ SELECT id, kind, stream_table FROM millstream.requests WHERE status = 'RUNNING' 
 DELETE FROM millstream.requests WHERE status IN ('DONE', 'FAILED') AND finished_at < clock_timestamp() - %s;
 
 -- target --
--- The stream table of a name, looked for along a path; when it was created.
+-- The stream table of a name, found along a search_path, and when it was created.
 SELECT t.id, t.relid::int8, t.created_at FROM millstream.stream_table_along(%s, %s) AS t;
 
 -- rights --
--- May the role ask for this? Has it the rights of the owner of the table, and of the catalog's owner? NULL: there is no such role.
+-- May the role ask for this? Does it have the rights of the table's owner, and of the catalog's owner? NULL if the role
+-- does not exist.
 SELECT
     millstream.may_ask(r.rolname, %(kind)s, %(arguments)s, %(relid)s::oid),
     coalesce(pg_has_role(r.oid, (SELECT c.relowner FROM pg_class AS c WHERE c.oid = %(relid)s::oid), 'USAGE'), false),
@@ -42,7 +43,8 @@ FROM pg_roles AS r
 WHERE r.rolname = %(role)s;
 
 -- new_name --
--- The schema and the name of a new table, and whether the role may create it: in the first schema of the path, if none is given.
+-- The schema and the name of a new table, and whether the role may create it there. The default is the first schema of
+-- the search_path.
 SELECT p.schema_name, n.parts[cardinality(n.parts)], s.oid IS NOT NULL, coalesce(has_schema_privilege(%(role)s::name, s.oid, 'CREATE'), false)
 FROM parse_ident(%(name)s) AS n (parts)
 CROSS JOIN LATERAL (

@@ -1,5 +1,5 @@
 -- recorded --
--- One row if the recorded definitions are these.
+-- One row if the recorded definitions equal these.
 SELECT
 WHERE NOT EXISTS (
     (SELECT * FROM millstream.setting_definitions

@@ -13,14 +13,14 @@ FROM millstream.slots WHERE name = %s;
 DELETE FROM millstream.slots WHERE name = %s;
 
 -- claim --
--- Waits for the store that another process may be at, and keeps it from storing again.
+-- Waits for a running transaction of another process that stores rows, and prevents its next one.
 UPDATE millstream.slots SET epoch = epoch + 1, owner = %(owner)s
 WHERE name = %(name)s AND (%(take_over)s OR owner = %(owner)s)
 RETURNING epoch;
 
 -- advance --
--- With the next transaction id, by which 32-bit ids from WAL are extended to 64 bits.
--- What else is known of the reader is written along: no row is written for that alone.
+-- Returns the next transaction id, by which 32-bit ids from WAL are extended to 64 bits. The other positions of the
+-- reader are written with the cursor, and never without it.
 UPDATE millstream.slots
 SET cursor = greatest(cursor, %(cursor)s::pg_lsn),
     received = greatest(received, %(received)s::pg_lsn),

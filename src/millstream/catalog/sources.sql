@@ -94,7 +94,8 @@ WHERE d.source_relid = %s
 ORDER BY t.id;
 
 -- wanted_captures --
--- How the readers of each source want it captured, whether all of them are filled, and whether it is a stream table itself.
+-- How the readers of each source want it captured, whether all of them are populated, and whether it is a stream table
+-- itself.
 SELECT d.source_relid, array_agg(DISTINCT t.cdc_mode), bool_and(t.frontier IS NOT NULL),
     EXISTS (SELECT FROM millstream.stream_tables AS o WHERE o.relid = d.source_relid)
 FROM millstream.dependencies AS d
@@ -117,7 +118,7 @@ WHERE NOT EXISTS (
 ORDER BY s.relid;
 
 -- shapes --
--- The present columns with the number or the name of a captured column, for all sources at once.
+-- The current columns with the number or the name of a captured column, of all sources.
 SELECT DISTINCT s.relid, c.oid IS NOT NULL, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation,
     md5(x.adbin::text)
 FROM millstream.sources AS s

@@ -20,7 +20,7 @@ SELECT * FROM millstream.stream_tables WHERE id = ANY (%s);
 SELECT * FROM millstream.stream_tables ORDER BY schema_name, name;
 
 -- named --
--- The parts of a name as PostgreSQL reads them; a bare name is looked for along the search_path, the user's.
+-- The parts of a name as PostgreSQL reads them; a name without a schema is found along the user's search_path.
 SELECT s.*
 FROM millstream.stream_tables AS s
 LEFT JOIN pg_catalog.unnest(pg_catalog.current_schemas(true)) WITH ORDINALITY AS p (schema_name, ordinality)
@@ -46,14 +46,14 @@ ORDER BY s.schema_name, s.name;
 UPDATE millstream.stream_tables SET relid = %s, updated_at = clock_timestamp() WHERE id = %s;
 
 -- advance --
--- A table that reaches a frontier is as its query says: it is active, and what went wrong before is over.
--- Its rows are as old as the oldest stream table that it was computed from.
+-- A stream table that reaches a frontier equals its query: its status becomes ACTIVE, and former errors are cleared.
+-- Its data timestamp is that of the oldest stream table from which it was computed.
 UPDATE millstream.stream_tables AS s
 SET frontier = %(frontier)s::pg_snapshot,
     content_frontier = CASE
         WHEN EXISTS (SELECT FROM millstream.upstreams AS u WHERE u.stream_table_id = s.id) THEN millstream.common_snapshot(
             %(frontier)s::pg_snapshot || ARRAY(
-                -- Of one without a frontier nothing is known: its catalog may have come from another database.
+                -- If it has no frontier, the time is unknown: the catalog may have come from another database.
                 SELECT CASE WHEN t.frontier IS NOT NULL THEN t.content_frontier END
                 FROM millstream.upstreams AS u
                 JOIN millstream.stream_tables AS t ON t.id = u.upstream_id
@@ -136,7 +136,7 @@ WHERE status = 'ERROR' AND next_try_at IS NOT NULL;
 UPDATE millstream.stream_tables SET status = %s, updated_at = clock_timestamp() WHERE id = %s;
 
 -- change --
--- Whoever changes something wants to see what comes of it: the back-off ends.
+-- A change ends the back-off, so that its effect is visible at once.
 UPDATE millstream.stream_tables
 SET schedule = coalesce(%(schedule)s, schedule),
     refresh_mode = coalesce(%(refresh_mode)s, refresh_mode),

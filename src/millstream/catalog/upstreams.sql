@@ -25,7 +25,7 @@ DELETE FROM millstream.upstreams WHERE stream_table_id = %s;
 SELECT upstream_id, via FROM millstream.upstreams WHERE stream_table_id = %s ORDER BY upstream_id;
 
 -- add --
--- One that was dropped meanwhile is read no more.
+-- One that was dropped meanwhile is no longer read.
 INSERT INTO millstream.upstreams (stream_table_id, upstream_id, via)
 SELECT %s, t.id, %s FROM millstream.stream_tables AS t WHERE t.id = %s;
 

@@ -1,7 +1,7 @@
 -- links --
--- What a view reads, link by link, to any depth: relations and functions, each as (catalog, oid). Views and materialized
--- views lead to what their queries use, functions written BEGIN ATOMIC to what their bodies use, operators to their
--- functions, tables to their partitions and children. Types are not followed: a row type reads no rows.
+-- The relations and functions that a view reads, to any depth, as links between pairs (catalog, oid). Views and
+-- materialized views lead to what their queries use, functions written BEGIN ATOMIC to what their bodies use, operators
+-- to their functions, tables to their partitions and children. Types are not followed: a row type reads no rows.
 WITH RECURSIVE link (reader_class, reader, read_class, read) AS (
     SELECT NULL::oid, NULL::oid, 'pg_class'::regclass::oid, %(view)s::oid
     UNION
@@ -27,7 +27,7 @@ WITH RECURSIVE link (reader_class, reader, read_class, read) AS (
 SELECT reader_class, reader, read_class, read FROM link WHERE reader IS NOT NULL;
 
 -- names --
--- A relation or a function as it is named to people: the kind of one that is no table, and its qualified name.
+-- The description of a relation or function in messages: its kind, unless it is a table, and its qualified name.
 SELECT o.classid, o.objid, CASE o.classid
     WHEN 'pg_class'::regclass THEN (
         SELECT concat(

@@ -19,7 +19,7 @@ WHERE c.oid = ANY (%s::oid[]) AND has_schema_privilege(n.oid, 'USAGE')
 ORDER BY c.oid;
 
 -- columns --
--- A NOT NULL that is not validated, or that children need not have, says nothing of the rows there are.
+-- A NOT NULL constraint that is NOT VALID or NO INHERIT proves nothing about the existing rows.
 SELECT a.attname, a.atttypid, a.atttypmod, a.attcollation,
     a.attnotnull
         AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhparent = c.oid))
@@ -34,10 +34,9 @@ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum;
 
 -- key --
--- The key asked for, else the primary key, else the unique index of the fewest columns, that tells every row
--- from every other.
--- INCLUDE columns are no part of it. A table with children has none: an index ends at its own table. What is unique to
--- the index must be so to `=`: under another collation, or by another class of operators, it need not be.
+-- The given key, else the primary key, else the unique index of the fewest columns, if it identifies every row. INCLUDE
+-- columns are not part of it. A table with children has no key, since an index covers only its own table. Uniqueness in
+-- the index must imply uniqueness by `=`: with another collation, or another operator class, it need not.
 SELECT array_agg(a.attname ORDER BY k.ordinality)
 FROM pg_index AS i
 JOIN pg_class AS c ON c.oid = i.indrelid
@@ -85,7 +84,7 @@ WITH RECURSIVE tree (root, member) AS (
 SELECT root, array_agg(member ORDER BY member) FROM tree WHERE member <> root GROUP BY root;
 
 -- facts --
--- What decides whether changes can be captured from each of these tables, and by us.
+-- Facts that decide whether changes of each of these tables can be captured, and by this role.
 SELECT
     c.oid, n.nspname, c.relname,
     c.relkind::text, c.relpersistence::text,
@@ -101,8 +100,7 @@ JOIN pg_namespace AS n ON n.oid = c.relnamespace
 ORDER BY asked.ordinality;
 
 -- from_outside --
--- Arrays, enums, ranges and composites are compared by operators of the server's own, whatever is in them; but not
--- where a domain is around them: no operator of the server's fits that.
+-- The server's own operators compare arrays, enums, ranges and composites, for any elements, but not domains over them.
 WITH RECURSIVE unwrapped AS (
     SELECT t.oid, t.typtype, t.typbasetype, t.typnamespace, t.typcategory
     FROM pg_type AS t
@@ -119,8 +117,8 @@ SELECT EXISTS (
 );
 
 -- types --
--- Each type as it is declared, and what is underneath its domains. A value is comparable when every part
--- of it is: elements of arrays, attributes of composites. Equality is the one GROUP BY would use.
+-- Each declared type, and the base type under its domains. A value is comparable if all its parts are: elements of
+-- arrays, attributes of composites. The equality is that of GROUP BY.
 WITH RECURSIVE asked AS (
     SELECT ordinality AS place, oid, typmod, collated
     FROM unnest(%s::oid[], %s::int4[], %s::oid[]) WITH ORDINALITY AS asked (oid, typmod, collated, ordinality)
@@ -200,7 +198,7 @@ SELECT
     CASE
         WHEN c.oid IS NULL THEN 'none'
         WHEN NOT c.collisdeterministic THEN 'nondeterministic'
-        -- The builtin provider compares bytes, whatever its locale.
+        -- The builtin provider compares bytes for every locale.
         WHEN c.collprovider = 'b' OR (c.collprovider = 'c' AND c.collcollate IN ('C', 'POSIX')) THEN 'C'
         WHEN c.collprovider = 'd' AND (
             s.datlocprovider = 'b' OR (s.datlocprovider = 'c' AND s.datcollate IN ('C', 'POSIX'))
@@ -209,7 +207,7 @@ SELECT
     END AS collated,
     NOT EXISTS (SELECT FROM incomparable AS i WHERE i.place = q.place) AS comparable,
     CASE WHEN q.oid = b.type THEN '' ELSE bn.name END AS underlying,
-    -- The server's own types have oids below this one, whatever schema they are in.
+    -- The server's own types, in any schema, have oids below this one.
     CASE
         WHEN b.type < 16384 THEN ''
         ELSE (

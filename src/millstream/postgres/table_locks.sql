@@ -1,6 +1,6 @@
 -- holders --
--- Who holds a lock on one of these tables, or on any that is not the server's own, that keeps us out. A prepared
--- transaction has no process; the lock that it holds on its own id leads to its name.
+-- The sessions that hold a lock on one of these tables, or on any that is not the server's own, that this session waits
+-- for. A prepared transaction has no process; the lock that it holds on its own id leads to its name.
 SELECT DISTINCT CASE
     WHEN l.pid IS NULL THEN 'prepared transaction ' || coalesce(quote_literal(p.gid), l.virtualtransaction)
     ELSE 'process ' || l.pid || coalesce(' (' || nullif(concat_ws(

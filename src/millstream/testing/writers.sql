@@ -1,5 +1,5 @@
 -- tables --
--- Orders have a key that changes, customers are what they are joined to, visits have no key and many equal rows.
+-- Orders have a key that changes, customers are joined to orders, visits have no key and many equal rows.
 CREATE TABLE customers (
     id      integer PRIMARY KEY,
     region  text NOT NULL
@@ -54,7 +54,7 @@ UPDATE orders SET id = %(other)s WHERE id = %(order)s;
 DELETE FROM orders WHERE id BETWEEN %(order)s AND %(order)s + %(few)s * 2;
 
 -- change_customer_key --
--- A customer takes another's place, and its orders do not follow.
+-- A customer gets another's id, and the orders keep theirs.
 UPDATE customers SET id = %(key)s WHERE id = %(customer)s;
 
 -- move_customer --
@@ -71,12 +71,12 @@ INSERT INTO visits SELECT %(page)s, mod(n, 2) FROM generate_series(1, %(few)s) A
 UPDATE visits SET seconds = mod(coalesce(seconds, 0) + 1, 5) WHERE page = %(page)s AND seconds = mod(%(order)s, 5);
 
 -- blur_visits --
--- Some of several equal rows change, the others stay.
+-- Some of several equal rows change, the others do not.
 UPDATE visits SET seconds = NULL
 WHERE ctid = ANY (ARRAY(SELECT ctid FROM visits WHERE page = %(page)s LIMIT %(few)s));
 
 -- delete_visits --
--- Some of several equal rows go, the others stay.
+-- Some of several equal rows are deleted, the others remain.
 DELETE FROM visits WHERE ctid = ANY (ARRAY(SELECT ctid FROM visits WHERE page = %(page)s LIMIT %(few)s * 2));
 
 -- copy_visits --

@@ -1,5 +1,5 @@
 -- claim --
--- No reader can be added while we hold this; where one is being added now, or another session prunes, give way.
+-- No reader can be added while this lock is held. If one is being added, or another session prunes, return no row.
 SELECT relid FROM millstream.sources WHERE relid = %s FOR UPDATE SKIP LOCKED;
 
 -- buffer --

@@ -1,6 +1,6 @@
 -- create --
--- A queue: rows come at the end and go from the start, none is ever updated. Vacuum early and without pause,
--- so that it stays as small as what waits in it. The second index holds only what a count must not miss.
+-- A queue: rows are inserted at the end and deleted from the start, never updated. Vacuum early and without pause, so
+-- that it remains as small as the waiting rows. The second index has only the rows that a count must not miss.
 CREATE TABLE IF NOT EXISTS {buffer} (
     id bigint GENERATED ALWAYS AS IDENTITY (CACHE 100),
     xid xid8 NOT NULL,
@@ -21,7 +21,7 @@ CREATE INDEX IF NOT EXISTS {index} ON {buffer} (xid);
 CREATE INDEX IF NOT EXISTS {marks} ON {buffer} (xid) WHERE action IN ('T', 'X');
 
 -- lacking --
--- The columns that a buffer lacks, or has with another type or collation.
+-- The columns that are missing in a buffer, or have another type or collation there.
 SELECT w.attnum, w.type_name, n.nspname, l.collname, b.attnum IS NOT NULL
 FROM unnest(%s::int2[], %s::text[], %s::oid[]) AS w (attnum, type_name, collated)
 LEFT JOIN pg_collation AS l ON l.oid = w.collated

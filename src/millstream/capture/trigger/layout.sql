@@ -1,6 +1,6 @@
 -- trees --
--- For each source: its tables, and whether writes can reach them without firing their statement triggers,
--- because a table has a parent outside the source or is the target of a subscription.
+-- For each source: its tables, and whether they can be written without firing their statement triggers, because a table
+-- has a parent outside the source or is the target of a subscription.
 WITH trees AS (
     SELECT root, member FROM unnest(%s::oid[], %s::oid[]) AS t (root, member)
 )
@@ -25,7 +25,7 @@ GROUP BY t.root
 HAVING bool_or(t.member = t.root);
 
 -- triggers --
--- The triggers that call a capture function of one of these sources, wherever they are.
+-- The triggers on any table that call a capture function of one of these sources.
 SELECT s.relid, c.oid, n.nspname, c.relname, t.tgname, p.proname, t.tgenabled::text, (t.tgtype & 1) = 1, t.tgtype & 60
 FROM pg_proc AS p
 JOIN unnest(%s::oid[]) AS s (relid) ON split_part(p.proname, '_', 2) = s.relid::text
@@ -36,7 +36,7 @@ WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'millstream
 ORDER BY s.relid, c.oid, t.tgname;
 
 -- functions --
--- The capture functions of a source: its own, and those of its members.
+-- The capture functions of a source: its own, and those of its partitions.
 SELECT p.proname, CASE WHEN p.prosecdef AND p.proconfig = ARRAY['search_path=pg_catalog, pg_temp'] THEN p.prosrc END
 FROM pg_proc AS p
 WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'millstream_changes')
@@ -44,5 +44,5 @@ WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'millstream
 ORDER BY p.proname;
 
 -- buffers --
--- Those of these sources that have a buffer.
+-- The sources among these that have a buffer.
 SELECT s.relid FROM unnest(%s::oid[]) AS s (relid) WHERE to_regclass('millstream_changes.changes_' || s.relid) IS NOT NULL;

@@ -1,6 +1,6 @@
 -- columns --
--- Every column of these tables: what is recorded of it, the type underneath its domains without a modifier, and, of a
--- virtual generated column, its expression and the columns that this is made of.
+-- Every column of these tables: the recorded properties; the base type under its domains, without a modifier; and, for
+-- a virtual generated column, its expression and the columns that it uses.
 WITH RECURSIVE unwrapped AS (
     SELECT attrelid, attnum, atttypid AS type
     FROM pg_attribute

@@ -5,20 +5,20 @@ WHERE p.pubname = %s AND r.prrelid = ANY (%s::oid[])
 ORDER BY r.oid;
 
 -- whole --
--- Does the publication tell everything, and tell it as we read it?
+-- Does the publication publish all operations, in the form that the reader expects?
 SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate AND NOT p.pubviaroot
     AND NOT EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL))
 FROM pg_publication AS p WHERE p.pubname = %s;
 
 -- identities --
--- Those of these tables that hold rows and whose log does not tell the old row whole.
+-- The tables with rows of their own whose WAL does not have the full old row.
 SELECT c.oid, n.nspname, c.relname
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.oid = ANY (%s::oid[]) AND c.relkind = 'r' AND c.relreplident <> 'f'
 ORDER BY c.oid;
 
 -- unpublished --
--- Those of these tables that hold rows and that the publication does not tell of.
+-- The tables with rows of their own that are not in the publication.
 SELECT c.oid, n.nspname, c.relname
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.oid = ANY (%s::oid[]) AND c.relkind = 'r' AND NOT EXISTS (
@@ -28,7 +28,7 @@ WHERE c.oid = ANY (%s::oid[]) AND c.relkind = 'r' AND NOT EXISTS (
 ORDER BY c.oid;
 
 -- former --
--- The replica identities of these tables, as ALTER TABLE takes them.
+-- The replica identities of these tables, in the form of ALTER TABLE.
 SELECT c.oid, CASE c.relreplident
     WHEN 'd' THEN 'DEFAULT' WHEN 'n' THEN 'NOTHING' WHEN 'f' THEN 'FULL'
     ELSE 'USING INDEX ' || (
@@ -39,7 +39,7 @@ END
 FROM pg_class AS c WHERE c.oid = ANY (%s::oid[]);
 
 -- server --
--- What the server has to offer, and what our role may do with it.
+-- Facts about the server, and the privileges of the role, that capture from WAL depends on.
 SELECT
     current_setting('wal_level'), current_setting('server_version_num')::int,
     (SELECT count(*) FROM pg_replication_slots) < current_setting('max_replication_slots')::int,

@@ -1,6 +1,6 @@
 -- under --
--- The tables, views, functions and types that a view is made of, to any depth. The server's own are not in pg_depend.
--- Of a table only the columns that are used are followed, to their types.
+-- The tables, views, functions and types that a view depends on, to any depth. The server's own are not in pg_depend.
+-- For a table, only the types of the used columns are followed.
 WITH RECURSIVE reached (classid, objid, subid) AS (
     SELECT 'pg_rewrite'::regclass::oid, oid, 0 FROM pg_rewrite WHERE ev_class = %(view)s
     UNION
@@ -17,7 +17,7 @@ WITH RECURSIVE reached (classid, objid, subid) AS (
         JOIN pg_class AS c ON c.oid = w.ev_class AND c.relkind = 'v'
         WHERE r.classid = 'pg_class'::regclass AND w.ev_class = r.objid
         UNION ALL
-        -- Of a type its elements, its base type and its range's functions are dependencies; these are not.
+        -- The elements of a type, its base type and the functions of its range are dependencies; these are not.
         SELECT 'pg_type'::regclass, a.atttypid, 0
         FROM pg_type AS t
         JOIN pg_attribute AS a ON a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
@@ -87,7 +87,7 @@ CROSS JOIN LATERAL (SELECT CASE p.kind
     WHEN 'function' THEN (
         SELECT md5(concat_ws(' ', f.pronamespace, f.proname, f.prolang, f.prorettype, f.provolatile, f.proisstrict,
             f.proconfig, f.proargdefaults, f.prosrc, f.probin, f.prosqlbody,
-            -- A call may come to mean another one of its name.
+            -- A new function of that name can change which one a call refers to.
             (SELECT string_agg(o.oid::text, ' ' ORDER BY o.oid) FROM pg_proc AS o
                 WHERE o.proname = f.proname AND o.pronamespace = f.pronamespace)))
         FROM pg_proc AS f
@@ -128,7 +128,7 @@ CROSS JOIN LATERAL (SELECT CASE p.kind
         JOIN millstream.stream_tables AS s ON s.id = p.stream_table_id
         WHERE c.oid = p.objid AND (n.nspname, c.relname) <> (s.schema_name, s.name)
         UNION ALL
-        -- `targets.py` has the mark.
+        -- The mark is described in `targets.py`.
         SELECT CASE WHEN EXISTS (
             SELECT FROM pg_index AS x
             JOIN pg_description AS d ON d.classoid = 'pg_class'::regclass AND d.objoid = x.indexrelid AND d.objsubid = 0

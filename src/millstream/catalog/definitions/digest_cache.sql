@@ -3,7 +3,7 @@
 -- creates a new version of a row; statistics are updated in place and do not.
 SELECT p.kind, p.objid, md5(CASE p.kind
     WHEN 'function' THEN (
-        -- All of its name: a call may come to mean another one of them.
+        -- All functions of its name, since a call may come to refer to another one of them.
         SELECT concat(n.ctid, n.xmin, (
             SELECT string_agg(concat(o.ctid, o.xmin), ' ')
             FROM pg_proc AS o

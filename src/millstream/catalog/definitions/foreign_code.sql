@@ -1,9 +1,9 @@
 -- under --
--- Of the functions and types under queries, those that a role without our rights owns. The owner of a function may
--- replace it at any time, the owner of a domain may give it another CHECK, the owner of a type that a query converts
--- may define another cast: each would run in our sessions.
+-- The functions and types under queries whose owners are not trusted. The owner of a function may replace it at any
+-- time, the owner of a domain may give it another CHECK, the owner of a type that a query converts may define another
+-- cast: each would run in our sessions.
 WITH RECURSIVE converted (oid) AS (
-    -- A domain is converted as the type underneath, an array by its elements.
+    -- A domain is converted like its base type, an array like its elements.
     SELECT oid FROM unnest(%(casts)s::oid[]) AS asked (oid)
     UNION
     SELECT w.oid
@@ -37,8 +37,8 @@ JOIN untrusted AS u ON u.oid = f.owner
 ORDER BY 3;
 
 -- on_tables --
--- What runs when rows of these tables are written, and was put there by a role without our rights: functions of
--- triggers, rules, defaults, constraints and indexes; domains; what a foreign key's action does to other tables.
+-- Code with untrusted owners that runs when rows of these tables are written: functions of triggers, rules, defaults,
+-- constraints and indexes; domains; the same on tables that a foreign key's action changes.
 WITH asked AS (
     SELECT oid FROM unnest(%(relids)s::oid[]) AS asked (oid)
 ), parts (relid, classid, objid) AS (
@@ -90,8 +90,7 @@ JOIN untrusted AS u ON u.oid = f.owner
 ORDER BY 1, 2;
 
 -- open_tables --
--- Of these tables, those that a role without our rights may put code on: it owns them, or was granted TRIGGER or
--- REFERENCES.
+-- The tables to which an untrusted role may attach code: it owns them, or was granted TRIGGER or REFERENCES.
 WITH found (relid, owner) AS (
     SELECT c.oid, c.relowner FROM pg_class AS c WHERE c.oid = ANY (%(relids)s::oid[])
     UNION

@@ -16,7 +16,7 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.oid <> %(view)s AND c.oid IN 
 ORDER BY c.oid;
 
 -- now --
--- The same of these relations, as they are called now; those that were dropped are left out.
+-- The current names of these relations and their columns, except for dropped ones.
 SELECT c.oid::int8, n.nspname::text, c.relname::text,
     ARRAY(SELECT a.attnum FROM pg_attribute AS a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
@@ -28,7 +28,7 @@ WHERE c.oid = ANY (%s::oid[])
 ORDER BY c.oid;
 
 -- taken --
--- Those of these qualified names that some relation has.
+-- The qualified names among these that a relation has.
 SELECT k.schema_name, k.name
 FROM unnest(%s::text[], %s::text[]) AS k (schema_name, name)
 JOIN pg_namespace AS n ON n.nspname = k.schema_name

@@ -1,5 +1,5 @@
 -- role --
--- A role by name, or the session's own: its name, and whether we may act as it and have its rights.
+-- A role by name, or the session's own: its name, and whether the session may act as it and has its rights.
 SELECT r.rolname, pg_has_role(r.oid, %(how)s), pg_has_role(r.oid, 'USAGE')
 FROM pg_roles AS r
 WHERE r.rolname = coalesce(%(name)s, current_user);
@@ -8,7 +8,7 @@ WHERE r.rolname = coalesce(%(name)s, current_user);
 SELECT c.oid::int8, pg_get_userbyid(c.relowner) FROM pg_class AS c WHERE c.oid = ANY (%s::oid[]);
 
 -- policies --
--- Of these tables, those that have row-level security, and whether it is forced upon their owner.
+-- The tables among these with row-level security, and whether it is forced for their owner.
 SELECT c.oid::int8, format('%%I.%%I', n.nspname, c.relname)
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace

@@ -1,12 +1,12 @@
 -- tables_named --
--- The tables of these names, as they are here.
+-- The tables with these names in this database.
 SELECT k.schema_name, k.name, c.oid
 FROM unnest(%s::text[], %s::text[]) AS k (schema_name, name)
 JOIN pg_namespace AS n ON n.nspname = k.schema_name
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = k.name AND c.relkind IN ('r', 'p');
 
 -- oids_of --
--- The oids of these qualified names, in their order; NULL for one that is not there.
+-- The oids of these qualified names, in their order; NULL for a name that does not exist.
 SELECT to_regclass(name)::oid FROM unnest(%s::text[]) WITH ORDINALITY AS k (name, place) ORDER BY place;
 
 -- partition_names --
@@ -16,7 +16,7 @@ SELECT relid, partitions, partition_names FROM millstream.sources;
 SELECT stream_table_id, source_relid, columns FROM millstream.dependencies;
 
 -- clear --
--- What was captured in the other database, and what its oids stood for.
+-- The records of capture in the other database, and of its oids.
 DELETE FROM millstream.dependencies;
 DELETE FROM millstream.watermarks;
 DELETE FROM millstream.slots;
@@ -31,7 +31,7 @@ WHERE state_relid IS NOT NULL;
 UPDATE millstream.stream_tables SET relid = %s, row_key = %s WHERE id = %s;
 
 -- captures --
--- The statements that drop capture as it came along: functions with their triggers, and buffers.
+-- The statements that drop the restored capture objects: functions with their triggers, and buffers.
 SELECT format('DROP FUNCTION %s CASCADE', p.oid::regprocedure)
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
 WHERE n.nspname = 'millstream_changes' AND p.proname LIKE 'capture%'
@@ -45,5 +45,5 @@ FROM pg_publication AS p
 JOIN millstream.installation AS i ON p.pubname = 'millstream_' || left(i.id::text, 8);
 
 -- new_installation --
--- With another id the slot and the publication have other names: a copy never takes the original's.
+-- Another id gives the slot and the publication other names, so that a copy never uses the original's.
 UPDATE millstream.installation SET id = gen_random_uuid();

@@ -1,5 +1,5 @@
 -- state --
--- Whether our role may create event triggers, and the ones that are there.
+-- Whether the role may create event triggers, and the existing ones.
 SELECT
     EXISTS (
         SELECT FROM pg_roles AS r

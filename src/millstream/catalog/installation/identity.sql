@@ -1,5 +1,5 @@
 -- identities --
--- What is recorded, what is there now, and whether we may ask for the server's identifier.
+-- The recorded identity, the current one, and whether the role may read the server's identifier.
 SELECT
     i.system_identifier, i.database_oid, i.catalog_oids,
     (SELECT oid FROM pg_database WHERE datname = current_database()),
@@ -20,7 +20,7 @@ SELECT system_identifier::text FROM pg_control_system();
 UPDATE millstream.installation SET system_identifier = %s, database_oid = %s, catalog_oids = %s;
 
 -- parted --
--- Does an oid in the catalog belong to something of another name, or a name to another oid?
+-- Does an oid in the catalog belong to an object of another name, or a name to another oid?
 SELECT EXISTS (
     SELECT FROM (
         SELECT relid, schema_name, name FROM millstream.stream_tables WHERE relid IS NOT NULL

@@ -1,5 +1,5 @@
 -- writers --
--- The transactions of this database that have written, the oldest first: one of them has created a schema of ours.
+-- The transactions of this database that have written, oldest first: one of them has created one of our schemas.
 SELECT format('process %s (%s)', pid, concat_ws(
     ', ', nullif(application_name, ''), host(client_addr), 'since ' || date_trunc('second', xact_start)
 ))
@@ -9,7 +9,7 @@ ORDER BY age(backend_xid) DESC
 LIMIT 3;
 
 -- schemas --
--- Those of our schemas that are there, with their owners.
+-- Our schemas that exist, with their owners.
 SELECT nspname, pg_get_userbyid(nspowner)
 FROM pg_namespace
 WHERE nspname IN ('millstream', 'millstream_changes', 'millstream_state')
@@ -22,7 +22,7 @@ SELECT coalesce(max(version), 0) FROM millstream.migrations;
 INSERT INTO millstream.migrations (version, name) VALUES (%s, %s);
 
 -- granted --
--- Rights of others on what we have just made: ALTER DEFAULT PRIVILEGES grants them unasked.
+-- Privileges of other roles on the new objects, granted by ALTER DEFAULT PRIVILEGES.
 SELECT format(
     'REVOKE ALL ON %s FROM %s', o.what, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
 )
@@ -46,7 +46,7 @@ GROUP BY o.what, a.grantee;
 SELECT has_database_privilege(current_database(), 'CREATE'), current_user::text, current_database()::text;
 
 -- captured --
--- Every table with a trigger that calls a function of ours; asked of the server, not of the catalog.
+-- Every table with a trigger that calls one of our functions, from the system catalogs and not from ours.
 SELECT DISTINCT t.tgrelid
 FROM pg_trigger AS t
 JOIN pg_class AS c ON c.oid = t.tgrelid
@@ -57,16 +57,15 @@ WHERE NOT t.tgisinternal AND t.tgparentid = 0
     AND n.nspname NOT IN ('millstream', 'millstream_changes', 'millstream_state');
 
 -- slots --
--- Those of our replication slots that are there.
--- Also one that was made and not recorded any more.
+-- Our replication slots that exist. Also one that was created and could not be recorded.
 SELECT slot_name
 FROM pg_replication_slots
 WHERE database = current_database()
     AND slot_name IN (SELECT 'millstream_' || left(id::text, 8) FROM millstream.installation);
 
 -- identities --
--- The tables whose replica identity we have set, as they are still, and what it was before.
--- By name and oid: what has one of the two only is another table.
+-- The tables whose replica identity Millstream has set and that still have it, and the former one. Tables are
+-- identified by name and oid: if only one of them matches, it is another table.
 SELECT n.nspname, c.relname, f.value
 FROM millstream.sources AS s
 CROSS JOIN LATERAL jsonb_each_text(s.identities) AS f
@@ -83,8 +82,8 @@ ORDER BY c.oid;
 SELECT pubname FROM pg_publication WHERE pubname IN (SELECT 'millstream_' || left(id::text, 8) FROM millstream.installation);
 
 -- strangers --
--- Tables in the catalog's schema that are not the catalog's. A role named "millstream" makes its tables here
--- when it gives no schema: the default search_path starts with the role's own name.
+-- Tables in the catalog's schema that do not belong to the catalog. A role named "millstream" creates its tables there
+-- if it gives no schema: the default search_path starts with the role's own name.
 SELECT c.oid, n.nspname, c.relname
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -92,7 +91,7 @@ WHERE n.nspname = 'millstream' AND c.relkind IN ('r', 'p', 'm', 'f') AND c.relna
 ORDER BY c.relname;
 
 -- removal_locks --
--- The locks of a transaction that removes everything, at most. Dropping locks each object by itself: relations, types,
+-- The most locks of a transaction that removes everything. DROP locks each object separately: relations, types,
 -- constraints, defaults, rules, triggers, functions.
 WITH ours AS (
     SELECT oid FROM pg_namespace WHERE nspname IN ('millstream', 'millstream_changes', 'millstream_state')
@@ -109,7 +108,7 @@ WITH ours AS (
     WHERE p.pronamespace IN (SELECT oid FROM ours) OR t.tgrelid IN (SELECT oid FROM relations)
 )
 SELECT
-    -- Each with its row type, the array type of that, and its TOAST table with an index.
+    -- Each with its row type, the array type of it, and its TOAST table with an index.
     (SELECT count(*) * 3 + count(*) FILTER (WHERE reltoastrelid <> 0) * 2 FROM relations)
     + (SELECT count(*) FROM pg_index WHERE indrelid IN (SELECT oid FROM relations))
     + (SELECT count(*) FROM pg_constraint WHERE conrelid IN (SELECT oid FROM relations))
@@ -137,7 +136,7 @@ WHERE t.tgrelid = %s AND NOT t.tgisinternal AND t.tgparentid = 0
     AND p.pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('millstream', 'millstream_changes'));
 
 -- parts --
--- The functions of each source, its buffer, and what is stored for each stream table; views before tables.
+-- The functions of each source, its buffer, and the views and tables of each stream table; views before tables.
 SELECT kind, schema, array_agg(name ORDER BY name)
 FROM (
     SELECT 1 AS step, 'FUNCTION' AS kind, 'millstream_changes' AS schema, proname AS name, split_part(proname, '_', 2) AS of

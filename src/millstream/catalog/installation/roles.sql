@@ -1,7 +1,7 @@
 -- lacking --
--- The roles that lack some of their rights: (role, kind, who else could make others members of it). The roles for
--- administrators come with those who have ADMIN OPTION on them and are no members of the catalog's owner; owners of
--- stream tables that have all rights of the catalog's owner lack nothing.
+-- The roles that lack privileges: (role, kind, roles that can add members to it). The last column is for the two roles
+-- that administrators create: roles with ADMIN OPTION on them that are not members of the catalog's owner. Owners of
+-- stream tables with all rights of the catalog's owner lack nothing.
 WITH wanted AS (
     SELECT r.oid, r.rolname, substring(r.rolname FROM '^millstream_(.*)$') AS kind, ARRAY(
             SELECT m.member::regrole::text

@@ -1,6 +1,7 @@
 -- standing --
--- Whose catalog this is, whether the session's roles may trust it, and everything in our schemas that other roles made
--- or may change. Reads pg_catalog only: a table of ours could be a view, and its code would run with our rights.
+-- The owner of the catalog, whether the session's roles may trust it, and everything in our schemas that other roles
+-- created or may change. Reads pg_catalog only: one of our tables could be a view, and its code would run with our
+-- rights.
 WITH ours AS MATERIALIZED (
     SELECT oid, nspname, nspowner, nspacl
     FROM pg_namespace
@@ -12,7 +13,7 @@ WITH ours AS MATERIALIZED (
     UNION
     SELECT oid FROM pg_roles WHERE rolsuper
 ), inside AS MATERIALIZED (
-    -- What depends on a schema need not be in it: anybody can write 'millstream'::regnamespace.
+    -- An object that depends on a schema need not be in it: any role can write 'millstream'::regnamespace.
     SELECT n.oid AS schema, d.classid, d.objid
     FROM ours AS n
     JOIN pg_depend AS d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid AND d.deptype = 'n'
@@ -36,7 +37,7 @@ WITH ours AS MATERIALIZED (
     JOIN pg_type AS t ON t.oid = i.objid AND t.typnamespace = i.schema
     WHERE i.classid = 'pg_type'::regclass
     UNION ALL
-    -- Whatever else has a schema and an owner. The first superuser's ownership is not recorded.
+    -- Other objects with a schema and an owner. Ownership of the first superuser is not recorded.
     SELECT i.classid, i.objid, s.refobjid
     FROM inside AS i
     JOIN ours AS n ON n.oid = i.schema
@@ -45,14 +46,14 @@ WITH ours AS MATERIALIZED (
     WHERE i.classid NOT IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_type'::regclass)
         AND (pg_identify_object(i.classid, i.objid, 0)).schema = n.nspname
     UNION ALL
-    -- A trigger has the owner of its function; the triggers of a foreign key have that of the table that refers to ours.
+    -- The owner of a trigger is that of its function; for a foreign key, that of the table that refers to ours.
     SELECT 'pg_trigger'::regclass, t.oid, coalesce(k.relowner, p.proowner)
     FROM relations AS r
     JOIN pg_trigger AS t ON t.tgrelid = r.oid
     JOIN pg_proc AS p ON p.oid = t.tgfoid
     LEFT JOIN pg_class AS k ON k.oid = t.tgconstrrelid AND t.tgisinternal
 ), open AS MATERIALIZED (
-    -- Without USAGE of the schema a right on what is in it is worth nothing.
+    -- Without USAGE on the schema, privileges on its objects have no effect.
     SELECT n.oid, n.nspname
     FROM ours AS n
     WHERE EXISTS (
@@ -78,7 +79,7 @@ WITH ours AS MATERIALIZED (
     JOIN pg_attribute AS b ON b.attrelid = r.oid AND b.attacl IS NOT NULL
     CROSS JOIN LATERAL aclexplode(b.attacl) AS a
     WHERE a.privilege_type <> 'SELECT'
-        -- Whoever asks for work inserts into these columns of this view; who asks is in another one.
+        -- Roles that send requests insert into these columns of this view; `requested_by` is not among them.
         AND NOT (
             n.nspname = 'millstream' AND r.relname = 'own_requests' AND r.relkind = 'v' AND a.privilege_type = 'INSERT'
             AND b.attname IN ('kind', 'stream_table', 'arguments', 'search_path')

@@ -1,7 +1,7 @@
 -- The catalog: what Millstream knows about the stream tables of this database.
 --
--- Three schemas: the catalog itself, the change buffers of the sources, the state of blocks.
--- A migration is never edited once released; the next one changes what it made.
+-- Three schemas: the catalog itself, the change buffers of the sources, the state of blocks. The statements of a
+-- released migration are never changed; a later migration changes its objects.
 
 CREATE SCHEMA millstream;
 COMMENT ON SCHEMA millstream IS 'Millstream: stream tables and how they are kept';
@@ -119,8 +119,8 @@ CREATE TABLE millstream.refresh_history (
 COMMENT ON TABLE millstream.refresh_history IS 'What each refresh did, why, and what it cost';
 CREATE INDEX refresh_history_stream_table_id_idx ON millstream.refresh_history (stream_table_id, id DESC);
 
--- What a capture function asks before it writes: are these columns still as they were recorded?
--- Both live beside the capture functions, so that no DROP SCHEMA can take one and leave the other.
+-- Called by a capture function before it writes: are these columns still as recorded? Both functions are in the schema
+-- of the capture functions, so that no DROP SCHEMA drops only some of them.
 CREATE FUNCTION millstream_changes.columns_stand(
     source regclass, attnums int2[], names name[], types oid[], typmods int4[], collations oid[]
 ) RETURNS boolean LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -134,11 +134,11 @@ END
 $$;
 COMMENT ON FUNCTION millstream_changes.columns_stand IS 'Whether the columns of a source are as they were recorded, asked now';
 
--- The same, asked once and remembered until the source is altered. IMMUTABLE is said on purpose: with constant
--- arguments the answer is folded into the cached plan of the asking expression, and the regclass constant makes
--- PostgreSQL drop that plan whenever the source's definition changes. That saves two thirds of the cost of capture
--- on a single-row statement. The inner function is VOLATILE so that it looks with a snapshot of its own, taken while the
--- writer holds its lock. Never ask it under REPEATABLE READ: the old snapshot's answer would be remembered.
+-- The same, evaluated once until the source is altered. It is IMMUTABLE on purpose: with constant arguments its result
+-- is folded into the cached plan of the calling expression, and the regclass constant makes PostgreSQL discard that
+-- plan whenever the source's definition changes. That saves two thirds of the cost of capture of a single-row
+-- statement. The inner function is VOLATILE so that it uses a new snapshot, taken while the writer holds its lock.
+-- Never call it under REPEATABLE READ: the result for the old snapshot would be cached.
 CREATE FUNCTION millstream_changes.columns_stood(
     source regclass, attnums int2[], names name[], types oid[], typmods int4[], collations oid[]
 ) RETURNS boolean LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -1,4 +1,4 @@
--- What a stream table was made with and stands on, besides the rows of its sources.
+-- The definitions with which a stream table was created and on which it depends, besides the rows of its sources.
 
 ALTER TABLE millstream.stream_tables ADD COLUMN row_key jsonb;
 COMMENT ON COLUMN millstream.stream_tables.row_key IS 'What tells its rows apart, as it was when the table was created';

@@ -1,4 +1,4 @@
--- Capture by the write-ahead log: the slot that brings it, and how far each source's buffer has come.
+-- Capture from the write-ahead log: the replication slot, and the last change in the buffer of each source.
 
 CREATE TABLE millstream.slots (
     name text PRIMARY KEY,

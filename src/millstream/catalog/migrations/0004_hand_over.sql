@@ -1,4 +1,4 @@
--- The hand-over between triggers and log: who captured which transaction of a source.
+-- Cutovers between triggers and WAL: which of them counts for which transaction of a source.
 
 ALTER TABLE millstream.sources
     ADD COLUMN turns jsonb NOT NULL DEFAULT '[]',
@@ -12,7 +12,7 @@ COMMENT ON COLUMN millstream.sources.published_as IS 'The entries of the publica
 COMMENT ON COLUMN millstream.sources.identities IS 'The replica identities that its tables had before we set them to FULL';
 COMMENT ON COLUMN millstream.sources.turned_at IS 'When its mode last changed';
 
--- Who wrote a row of a buffer: t a trigger, l the log, m a mark of our own, which counts whoever captures.
+-- The origin of a row of a buffer: t a trigger, l WAL, m a mark of Millstream, which counts in any mode.
 DO $$
 DECLARE
     buffer regclass;
@@ -25,8 +25,8 @@ BEGIN
 END
 $$;
 
--- How the slot stands: two lags, since they have two causes. What is not yet confirmed waits for us; what is confirmed
--- and still kept waits for the oldest transaction, and that one is named.
+-- The state of the slot. There are two lags, since they have two causes: WAL that is not yet confirmed waits for
+-- Millstream; WAL that is confirmed and still retained waits for the oldest transaction, which is named.
 CREATE FUNCTION millstream.slot_health()
 RETURNS TABLE (
     slot_name text, active boolean, wal_status text, invalidation_reason text, confirmed_lag_bytes bigint,
@@ -64,7 +64,7 @@ RETURNS TABLE (
 $$;
 COMMENT ON FUNCTION millstream.slot_health IS 'How the replication slot of this database stands, and who holds the log where that is not us';
 
--- Every source: how it is captured, since when, why, and what is wrong with that.
+-- Every source: how it is captured, since when, why, and what is wrong with its capture.
 CREATE FUNCTION millstream.check_cdc_health()
 RETURNS TABLE (
     source regclass, cdc_mode text, since timestamptz, slot_name text, slot_lag_bytes bigint, pending_turns integer,

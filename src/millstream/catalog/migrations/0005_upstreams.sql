@@ -1,4 +1,4 @@
--- Which stream tables read which: the graph that must have no cycle.
+-- Which stream tables read which; the graph must have no cycle.
 
 CREATE TABLE millstream.upstreams (
     stream_table_id bigint NOT NULL REFERENCES millstream.stream_tables ON DELETE CASCADE,

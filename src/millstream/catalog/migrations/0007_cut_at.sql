@@ -1,5 +1,5 @@
--- When a stream table was refreshed, beside the moment that its rows belong to: where it reads another one that was
--- refreshed earlier, the second is the earlier.
+-- The time of a stream table's last refresh, in addition to its data timestamp, which is earlier if it reads a stream
+-- table that was refreshed earlier.
 
 ALTER TABLE millstream.stream_tables ADD COLUMN cut_at timestamptz;
 UPDATE millstream.stream_tables SET cut_at = data_timestamp;

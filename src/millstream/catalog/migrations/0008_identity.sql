@@ -1,4 +1,4 @@
--- Which database of which server this catalog was made in, and the names of what it knows by oid.
+-- The database and the server in which this catalog was created, and the names of the objects that it records by oid.
 
 ALTER TABLE millstream.installation
     ADD COLUMN system_identifier text,

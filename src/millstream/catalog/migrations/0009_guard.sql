@@ -1,6 +1,6 @@
 -- Stream tables are written by refreshes only: a trigger on each of them refuses every other write.
 
--- What a refresh proves itself by. Nobody else can read it.
+-- The secret by which a refresh identifies itself. No other role can read it.
 CREATE TABLE millstream.guard_secret (
     secret uuid NOT NULL DEFAULT gen_random_uuid()
 );
@@ -15,8 +15,8 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION millstream_changes.write_permit IS 'What the setting millstream.write_permit must be for a statement of this transaction to write to a stream table';
 
--- Anybody can give the setting a value, and only we can tell which. What a trigger of the user's writes is refused though it
--- runs in a refresh: it is one level deeper.
+-- Any role can set the setting, but only the service role can compute its value. Writes of a user's trigger are refused
+-- even in a refresh: their trigger depth is greater.
 CREATE FUNCTION millstream_changes.guard() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- A refresh that was cancelled has not failed; trouble that passes is counted apart from errors.
+-- A cancelled refresh has not failed; transient errors are counted separately.
 
 ALTER TABLE millstream.refresh_history DROP CONSTRAINT refresh_history_status_check;
 ALTER TABLE millstream.refresh_history ADD CONSTRAINT refresh_history_status_check

@@ -1,5 +1,5 @@
--- What must be known of a plan to do without it while nothing changes: which Millstream made it, and whether the query asks
--- for the time, so that the stream table may change with no source changed.
+-- Properties of a plan that make it unnecessary while nothing changes: which version of Millstream made it, and whether
+-- the query reads the clock, so that the stream table may change without a change of a source.
 
 ALTER TABLE millstream.stream_tables ADD COLUMN planned_by text, ADD COLUMN asks_clock boolean;
 COMMENT ON COLUMN millstream.stream_tables.planned_by IS 'The version stamp of the planner that its blocks are of; NULL where that is not known';

@@ -1,4 +1,4 @@
--- What other roles may look at: how stream tables and their sources stand, and no row of theirs. `roles.py` grants it.
+-- Views for other roles: the state of stream tables and their sources, and none of their rows. `roles.py` grants them.
 
 CREATE VIEW millstream.stream_tables_info AS
 SELECT
@@ -11,6 +11,6 @@ FROM millstream.stream_tables AS s
 LEFT JOIN pg_class AS c ON c.oid = s.relid;
 COMMENT ON VIEW millstream.stream_tables_info IS 'How each stream table stands; for everybody who is a member of millstream_reader';
 
--- They read tables of the catalog, which only we can read.
+-- They read tables of the catalog, which only the service role may read.
 ALTER FUNCTION millstream.slot_health() SECURITY DEFINER;
 ALTER FUNCTION millstream.check_cdc_health() SECURITY DEFINER;

@@ -1,4 +1,5 @@
--- Recorded plans in the words that plans print now: a plan whose text is unchanged keeps its rows, and is not filled again.
+-- Recorded plans in the words that plans print now: if the text of a plan is unchanged, its rows are not computed
+-- again.
 
 UPDATE millstream.blocks
 SET plan = replace(replace(regexp_replace(plan, '^  kept as ', '  materialized as ', 'n'), ' [gathered]', ' [holistic]'), ' MOVING (', ' TEMPORAL FILTER (')

@@ -1,4 +1,4 @@
--- The service: which process leads, what it was asked for, and how each stream table fares under it.
+-- The service: its leader, its requests, and the results of refreshes by schedule.
 
 -- The leader writes its epoch here before it does anything else; every transaction in which it refreshes locks the row of its
 -- epoch. So a process that has lost the leadership cannot commit.

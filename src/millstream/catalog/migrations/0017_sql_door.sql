@@ -1,13 +1,13 @@
--- The SQL door: functions by which roles ask the service for work, and procedures that wait for its answer.
+-- SQL functions by which roles ask the service for work, and procedures that wait for its answers.
 --
--- Who asks is decided by PostgreSQL. Inside a SECURITY DEFINER function current_user is its owner, and session_user and the
--- setting `role` name whoever has logged in: while ANALYZE or REFRESH MATERIALIZED VIEW of a superuser evaluates code of a
--- table's owner, they name the superuser. So requests are inserted by functions with the rights of their caller, through a
--- view, and the column requested_by, which nobody may write, has the default current_user.
+-- PostgreSQL decides which role asks. Inside a SECURITY DEFINER function current_user is its owner, and session_user
+-- and the setting `role` name the role that has logged in: while ANALYZE or REFRESH MATERIALIZED VIEW of a superuser
+-- evaluates code of a table's owner, they name the superuser. So functions with the rights of their caller insert
+-- requests through a view, and the column requested_by, which no role may write, has the default current_user.
 
 ALTER TABLE millstream.requests ALTER COLUMN requested_by SET DEFAULT current_user;
 ALTER TABLE millstream.requests ADD COLUMN tries integer NOT NULL DEFAULT 0;
--- In an array, the operator ? does not see what the service would read as arguments.
+-- An object, since in an array the operator ? would not find the names of arguments.
 ALTER TABLE millstream.requests ADD CONSTRAINT requests_arguments_check CHECK (jsonb_typeof(arguments) = 'object');
 COMMENT ON COLUMN millstream.requests.tries IS 'How often a service has begun it: one that ends services is given up';
 CREATE INDEX requests_finished_idx ON millstream.requests (finished_at) WHERE status IN ('DONE', 'FAILED');
@@ -28,8 +28,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION millstream.service_is_running IS 'True if a process of the command run works on this database';
 
--- What a role may ask for: anything if it is an operator, or has the rights of the catalog's owner; else only for stream
--- tables that it owns. To drop a stream table, or to give it another query, it must own it.
+-- What a role may ask for: a role with the rights of the catalog's owner everything; an operator everything except
+-- dropping a stream table and changing its query; other roles only work on stream tables that they own.
 CREATE FUNCTION millstream.may_ask(asking name, kind text, arguments jsonb, relid oid) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(pg_has_role(a.oid, n.nspowner, 'USAGE'), false)
@@ -45,8 +45,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION millstream.may_ask IS 'True if a role may ask for this; relid is the table of the stream table that it is about, if there is one';
 
--- The stream table of that name, looked for along a search_path; NULL if there is none. The path is a list of names as
--- quote_ident writes them. Not read by the server itself: that leaves out schemas that the catalog's owner may not use.
+-- The stream table of that name, found along a search_path; NULL if there is none. The path is a list of names as
+-- quote_ident writes them. It is not resolved by the server, which would leave out schemas that the catalog's owner may
+-- not use.
 CREATE FUNCTION millstream.stream_table_along(name text, path text) RETURNS SETOF millstream.stream_tables
 LANGUAGE sql STABLE ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
     SELECT t.*
@@ -60,7 +61,7 @@ LANGUAGE sql STABLE ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION millstream.stream_table_along IS 'The stream table of a name, looked for along a search_path; NULL if there is none';
 
--- Everything that can be checked before the service sees it. The service checks the rights again.
+-- All checks that are possible before the service reads the request. The service checks the rights again.
 CREATE FUNCTION millstream.check_request() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -151,9 +152,10 @@ $$;
 COMMENT ON FUNCTION millstream.announce_request IS 'Wakes the service; warns where none is running';
 CREATE TRIGGER announce_request AFTER INSERT ON millstream.requests FOR EACH STATEMENT EXECUTE FUNCTION millstream.announce_request();
 
--- -- functions for users ---------------------------------------------------------------------------------------------------
--- They run with the rights of their caller and along its search_path. Their bodies are parsed here, so that no name in them
--- is looked up along that path.
+-- -- functions for users
+-- --------------------------------------------------------------------------------------------------- They run with the
+-- rights and the search_path of their caller. Their bodies are parsed here, so that no name in them is resolved along
+-- that path.
 
 CREATE FUNCTION millstream.request(kind text, name text, arguments jsonb) RETURNS bigint
 LANGUAGE sql
@@ -303,9 +305,10 @@ COMMENT ON PROCEDURE millstream.wait_for IS 'Wait until a request is done; raise
 
 -- -- read your own writes ----------------------------------------------------------------------------------------------------
 
--- A stream table has everything that a snapshot sees if its content frontier does. Of one that reads others that is not its frontier:
--- they may have been older when it was refreshed. Frontiers of stream tables whose sources do not change stand still; such a stream
--- table has everything if no change that the snapshot sees waits in the buffers, for it and for those that it reads.
+-- A stream table has everything that a snapshot sees if its content frontier does. If it reads others, that is not its
+-- own frontier, since they may have been older when it was refreshed. The frontier of a stream table whose sources do
+-- not change does not advance; it has everything if no change that the snapshot sees waits in the buffers, for it or
+-- for those that it reads.
 
 ALTER TABLE millstream.stream_tables ADD COLUMN content_frontier pg_snapshot;
 COMMENT ON COLUMN millstream.stream_tables.content_frontier IS 'What its rows certainly contain of the sources, to any depth: what its frontier and the content frontiers of what it read have in common';
@@ -398,7 +401,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION millstream.is_visible IS 'True if a stream table has everything that a snapshot sees, and a transaction, if one is given; WAL is read up to that position';
 
--- The default of seen is evaluated once, when it is called: what the caller has committed before, it sees.
+-- The default of seen is evaluated once, at the call, so it sees what the caller has committed before.
 CREATE PROCEDURE millstream.wait_visible(name text, timeout interval DEFAULT '1 minute', seen pg_snapshot DEFAULT pg_current_snapshot())
 LANGUAGE plpgsql AS $$
 DECLARE

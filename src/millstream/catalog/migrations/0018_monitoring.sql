@@ -1,4 +1,4 @@
--- Settings in the database, checked when they are written; and what a monitor asks.
+-- Settings in the database, checked when they are written; and functions for monitoring.
 
 CREATE TABLE millstream.setting_definitions (
     name text PRIMARY KEY,
@@ -19,7 +19,7 @@ COMMENT ON COLUMN millstream.setting_definitions.less_than IS 'Another setting, 
 COMMENT ON COLUMN millstream.setting_definitions.refusal IS 'Why the database cannot set it; NULL if it can';
 COMMENT ON TABLE millstream.settings IS 'Settings of this database; they give way to code, environment and settings file';
 
--- A value as a number: milliseconds, bytes; NULL if it is not written as its kind demands.
+-- A value as a number, such as milliseconds or bytes; NULL if it does not have the form of its kind.
 CREATE FUNCTION millstream.setting_amount(kind text, value text) RETURNS numeric
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE kind
@@ -84,7 +84,7 @@ END
 $$;
 COMMENT ON FUNCTION millstream.check_setting IS 'Refuses unknown settings, bad values, and settings that the database cannot set';
 
--- After a statement, so that one statement can change both settings of a pair.
+-- A statement trigger, so that one statement can change both settings of a pair.
 CREATE FUNCTION millstream.announce_settings() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -114,12 +114,13 @@ CREATE TRIGGER announce_settings AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON
     FOR EACH STATEMENT EXECUTE FUNCTION millstream.announce_settings();
 REVOKE ALL ON FUNCTION millstream.setting_amount, millstream.check_setting, millstream.announce_settings FROM PUBLIC;
 
--- Monitoring. What is granted to millstream_reader and millstream_operator shows how everything stands and no value of a row:
--- queries, plans and texts of errors may hold values, and are shown only to roles that have the rights of the stream table's owner.
--- A view finds out who asks: in it, current_user is the role that reads it, also after SET ROLE and in functions of others.
+-- Monitoring. The functions for millstream_reader and millstream_operator show the state of everything and no value of
+-- a row. Queries, plans and texts of errors may contain values, and are shown only to roles with the rights of the
+-- stream table's owner. A view determines the role: in a view, current_user is the role that reads it, also after SET
+-- ROLE and in functions of other roles.
 
--- Do changes wait for this stream table after its frontier: any, or marks (TRUNCATE, or a gap of capture)? The buffer has an index of
--- transactions, and one of marks.
+-- Do changes wait for this stream table after its frontier: any, or only marks (TRUNCATE, or a gap in capture)? The
+-- buffer has an index on transactions, and one on marks.
 CREATE FUNCTION millstream.has_changes(stream_table_id bigint, source oid, only_marks boolean) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -156,8 +157,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION millstream.needs_reinit IS 'True if the next refresh of a stream table computes all of its rows anew, as far as the catalog tells';
 
--- A service that finds no changes writes nothing, so data_timestamp is the least that is true. The rows are as of now if no change waits
--- for this stream table or one that it reads, to any depth. Of sources that are captured from WAL, that is known up to the cursor.
+-- A service that finds no changes writes nothing, so the rows may be newer than data_timestamp. They are as of now if
+-- no change waits for this stream table or one that it reads, to any depth. For sources that are captured from WAL,
+-- this is known up to the cursor.
 CREATE FUNCTION millstream.staleness_of(stream_table_id bigint) RETURNS interval
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE below (id) AS (
@@ -242,7 +244,7 @@ LEFT JOIN LATERAL (
     END) AS every
     FROM regexp_match(lower(s.schedule), '^ *([0-9]{1,9}) *(ms|s|m|h|d) *$') AS p (part)
 ) AS o ON true
--- OFFSET 0: computed once a row, and only if it is asked for.
+-- OFFSET 0: evaluated once per row, and only if the column is used.
 CROSS JOIN LATERAL (SELECT millstream.staleness_of(s.id) AS staleness OFFSET 0) AS f;
 COMMENT ON VIEW millstream.stream_tables_info IS 'Status of each stream table; readable by members of millstream_reader';
 COMMENT ON COLUMN millstream.stream_tables_info.data_timestamp IS 'Everything committed before this time is in its rows: the earliest of its own cut and the data timestamps of the stream tables it read there';
@@ -374,7 +376,8 @@ REVOKE ALL ON FUNCTION
     millstream.st_refresh_stats
 FROM PUBLIC;
 
--- WAL capture. The reader writes these in the transaction that moves the cursor, and after an interruption: never while idle.
+-- WAL capture. The reader writes these columns in the transaction that moves the cursor, and after an interruption, but
+-- never while idle.
 ALTER TABLE millstream.slots
     ADD COLUMN received pg_lsn,
     ADD COLUMN markers bigint NOT NULL DEFAULT 0,
@@ -389,7 +392,8 @@ COMMENT ON COLUMN millstream.slots.heartbeat_at IS 'When the last heartbeat that
 COMMENT ON COLUMN millstream.slots.reconnects IS 'Interruptions of the reader; recorded when it has connected again';
 COMMENT ON COLUMN millstream.slots.interrupted_by IS 'Why it was interrupted the last time';
 
--- A setting as the database has it, in bytes, milliseconds or as a number. Environment and settings file of a process may say otherwise.
+-- A setting of the database, in bytes, milliseconds or as a number. The environment and the settings file of a process
+-- may override it.
 CREATE FUNCTION millstream.setting_number(name text) RETURNS numeric
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(millstream.setting_amount(d.kind, s.value), millstream.setting_amount(d.kind, d.default_value))
@@ -545,7 +549,8 @@ $$;
 COMMENT ON FUNCTION millstream.explain_st IS 'How a stream table is maintained: its blocks, sources, upstreams and last refresh';
 REVOKE ALL ON FUNCTION millstream.has_changes, millstream.needs_reinit, millstream.staleness_of, millstream.explain_st FROM PUBLIC;
 
--- A buffer keeps what some reader has not consumed. One that does not move by itself holds it back for as long as it stands.
+-- A buffer retains the changes that some reader has not consumed. A reader that is not refreshed by schedule holds them
+-- back until its next refresh.
 CREATE FUNCTION millstream.held_back_buffers()
 RETURNS TABLE (source text, buffer text, size_bytes bigint, rows bigint, held_back_by text[], since timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -589,7 +594,7 @@ CREATE FUNCTION millstream.service_status() RETURNS TABLE (
 $$;
 COMMENT ON FUNCTION millstream.service_status IS 'The processes of the command run, the leader first; alive: its session exists; silent: since that session last did anything';
 
--- No text of an error and no query: whoever may call it sees all of it.
+-- No text of an error and no query, since every caller sees all rows.
 CREATE FUNCTION millstream.health_check() RETURNS TABLE (check_name text, status text, detail text, hint text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH settings AS MATERIALIZED (

@@ -1,7 +1,7 @@
--- Schema changes: what a query's text calls the relations and columns that it reads.
+-- Schema changes: the names of relations and columns in the text of a query.
 
--- A query is kept as text. With this, a relation or a column that gets another name is found by its oid or number, as in a
--- view of PostgreSQL's, and the text is written anew.
+-- A query is stored as text. With this table, a renamed relation or column is found by its oid or number, as in a view
+-- of PostgreSQL, and the text is changed.
 CREATE TABLE millstream.query_names (
     stream_table_id bigint NOT NULL REFERENCES millstream.stream_tables ON DELETE CASCADE,
     relid oid NOT NULL,
@@ -13,15 +13,15 @@ CREATE TABLE millstream.query_names (
 );
 COMMENT ON TABLE millstream.query_names IS 'The relations that the text of a query names, with the names that it uses for them and for their columns';
 
--- What a block keeps follows the types of its sources, which its printed plan does not tell.
+-- The storage of a block depends on the types of its sources, which are not in its printed plan.
 ALTER TABLE millstream.blocks ADD COLUMN storage text;
 COMMENT ON COLUMN millstream.blocks.storage IS 'Digest of the statements that made what the block keeps; NULL in catalogs of older versions';
 
--- Functions of event triggers, which are created where the role may (see `event_triggers.py`). They run in the transactions of
--- others, whose DDL must never fail because of them; so no error leaves them but the one that they are made for. Millstream's
--- own sessions, known by a setting, are passed over.
+-- Functions of event triggers, which are created if the role may (see `event_triggers.py`). They run in the
+-- transactions of other roles, whose DDL must never fail because of them; so they raise only the error that they are
+-- made for. They ignore Millstream's own sessions, which are known by a setting.
 
--- PREPARE TRANSACTION is refused after a NOTIFY: where the server allows prepared transactions, nothing is sent.
+-- PREPARE TRANSACTION is refused after a NOTIFY: if the server allows prepared transactions, nothing is sent.
 CREATE FUNCTION millstream.announce_ddl() RETURNS event_trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

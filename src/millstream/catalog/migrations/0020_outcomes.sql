@@ -1,10 +1,10 @@
--- How refreshes end: when one that failed is tried again.
+-- Outcomes of refreshes: the time of the next try after a failure.
 
 ALTER TABLE millstream.stream_tables ADD COLUMN failed_tries integer NOT NULL DEFAULT 0;
 COMMENT ON COLUMN millstream.stream_tables.failed_tries IS 'Refreshes in a row that failed or were skipped, for whatever reason; decides next_try_at';
 
--- A refresh at work has an entry RUNNING, committed by another session. It knows the refresh by its transaction: no
--- process needs to be asked whether it still works on it.
+-- A running refresh has an entry RUNNING, committed by another session. The entry has the transaction id of the
+-- refresh, so no process needs to be asked whether the refresh is still running.
 ALTER TABLE millstream.refresh_history
     ADD COLUMN transaction_id xid8,
     ADD COLUMN backend_pid integer,

@@ -1,4 +1,4 @@
--- The service sleeps until a stream table is due. It is woken when what it has read of the catalog has changed.
+-- The service sleeps until a stream table is due. A change of the catalog rows that it has read wakes it.
 
 CREATE FUNCTION millstream.wake_service() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -11,7 +11,7 @@ COMMENT ON FUNCTION millstream.wake_service IS 'Tells the service that a stream 
 
 CREATE TRIGGER wake_service_of_new AFTER INSERT OR DELETE ON millstream.stream_tables
     FOR EACH STATEMENT EXECUTE FUNCTION millstream.wake_service();
--- Not for each refresh: that moves the frontier only.
+-- Not for each refresh, which only moves the frontier.
 CREATE TRIGGER wake_service_of_changed AFTER UPDATE ON millstream.stream_tables
     FOR EACH ROW
     WHEN (

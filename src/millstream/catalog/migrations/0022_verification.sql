@@ -1,4 +1,4 @@
--- What continuous verification has found.
+-- Results of continuous verification.
 
 CREATE TABLE millstream.verification_failures (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -1,5 +1,6 @@
--- Whoever waits for a source that WAL capture reads waits until everything before a position is stored. On a quiet server that is
--- written down seldom, since writing it makes WAL itself. So who waits asks for it. And where no service runs, it is told so.
+-- `wait_visible` for a source captured from WAL waits until everything before a position is stored. On an idle server
+-- the reader seldom stores its position, since that writes WAL itself. So the waiting session asks for it. If no
+-- service runs, it raises an error.
 
 CREATE FUNCTION millstream.is_captured(reached pg_lsn) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,4 +1,5 @@
--- A cron expression is worked out by the service. What it promises is recorded, so that SQL can tell which stream tables are stale.
+-- Only the service can evaluate a cron expression. The greatest age that it allows is recorded, so that SQL can find
+-- stale stream tables.
 
 ALTER TABLE millstream.stream_tables ADD COLUMN promised_age interval;
 COMMENT ON COLUMN millstream.stream_tables.promised_age IS 'How old its rows may become by a cron schedule: the time between two firings, as the service has last worked it out';
@@ -55,8 +56,8 @@ LEFT JOIN LATERAL (
     END) AS every
     FROM regexp_match(lower(s.schedule), '^ *([0-9]{1,9}) *(ms|s|m|h|d) *$') AS p (part)
 ) AS o ON true
--- Of a former schedule it says nothing.
+-- After a change of the schedule the recorded age may be that of the former one: use it only for schedules with a target.
 LEFT JOIN LATERAL (SELECT s.promised_age WHERE lower(s.schedule) NOT IN ('manual', 'continuous', 'calculated')) AS a ON true
--- OFFSET 0: computed once a row, and only if it is asked for.
+-- OFFSET 0: evaluated once per row, and only if the column is used.
 CROSS JOIN LATERAL (SELECT millstream.staleness_of(s.id) AS staleness OFFSET 0) AS f;
 COMMENT ON COLUMN millstream.stream_tables_info.is_stale IS 'Its rows are older than twice its schedule, for a cron expression twice the time between two firings; false for a schedule that promises nothing';

@@ -1,5 +1,5 @@
 -- hold --
--- Conflicts with the UPDATE of a takeover, and with nothing else.
+-- Conflicts only with the UPDATE of a takeover.
 SELECT true FROM millstream.leadership WHERE epoch = %s FOR KEY SHARE;
 
 -- register --
@@ -39,8 +39,8 @@ WHERE w.instance = s.instance AND w.role <> s.role;
 UPDATE millstream.services SET last_tick_at = clock_timestamp() WHERE instance = %s;
 
 -- end_silent_leader --
--- The server shows the times of sessions to their own role, and where it counts activity. Chosen first: a condition that
--- ends sessions could be evaluated before the others.
+-- The server shows the times of a session to its own role, and only if it tracks activity. The session is selected
+-- first, since a condition that ends sessions could be evaluated before the others.
 WITH silent AS MATERIALIZED (
     SELECT a.pid
     FROM millstream.services AS s

@@ -1,5 +1,5 @@
 -- take_rows --
--- Those of these stream tables that nobody works on. Whoever creates one has inserted its row and not committed it.
+-- The stream tables among these that are free. The row of one that is being created is inserted and not yet committed.
 SELECT stream_table_id
 FROM millstream.locks
 WHERE stream_table_id = ANY (%s)
@@ -7,7 +7,8 @@ ORDER BY stream_table_id
 FOR UPDATE SKIP LOCKED;
 
 -- absent --
--- Those of these that have no row that can be seen: being created, or left by a process that was killed at it.
+-- The stream tables among these without a visible row: it is being created, or its process was killed while creating
+-- it.
 SELECT id
 FROM unnest(%s::int8[]) AS id
 WHERE NOT EXISTS (SELECT FROM millstream.locks AS l WHERE l.stream_table_id = id)
@@ -18,7 +19,7 @@ ORDER BY id;
 INSERT INTO millstream.locks (stream_table_id) VALUES (%s) ON CONFLICT DO NOTHING RETURNING stream_table_id;
 
 -- remove_rows --
--- Rows of stream tables that are gone, but for those that somebody has locked.
+-- Rows of dropped stream tables, except those that are locked.
 DELETE FROM millstream.locks
 WHERE stream_table_id IN (
     SELECT l.stream_table_id
@@ -28,7 +29,8 @@ WHERE stream_table_id IN (
 );
 
 -- row_holders --
--- Who has locked these rows: the row has the number of that transaction. A row that cannot be seen was inserted by somebody.
+-- The sessions that have locked these rows: a row has the id of the locking transaction. An invisible row belongs to
+-- the session that inserts it.
 SELECT id, (
     SELECT format('process %%s (%%s)', a.pid, concat_ws(
         ', ', nullif(a.application_name, ''), host(a.client_addr), 'since ' || date_trunc('second', a.xact_start)

@@ -1,5 +1,5 @@
 -- facts --
--- Of a stream table's own table: columns that are computed, rules, tables that inherit from it.
+-- Facts about a stream table's own table: generated columns, rules, tables that inherit from it.
 SELECT
     ARRAY(
         SELECT quote_ident(a.attname)
@@ -20,8 +20,8 @@ FROM pg_class AS c
 WHERE c.oid = %s;
 
 -- retyped --
--- The columns of a query, given as a view, whose type or collation the table of a stream table does not have: with the type,
--- and the collation where it is not the type's own.
+-- The columns of a query, given as a view, whose type or collation differs in the table of a stream table: with the
+-- type, and the collation if it is not the type's default.
 SELECT '"' || replace(w.attname, '"', '""') || '"', format_type(w.atttypid, w.atttypmod),
     (
         SELECT quote_ident(n.nspname) || '.' || quote_ident(o.collname)
@@ -36,7 +36,7 @@ WHERE w.attrelid = %(view)s AND w.attnum > 0 AND NOT w.attisdropped
 ORDER BY w.attnum;
 
 -- wanted --
--- The columns of a query, given as a view, in order: name, type, and the collation where it is not the type's own.
+-- The columns of a query, given as a view, in order: name, type, and the collation if it is not the type's default.
 SELECT '"' || replace(w.attname, '"', '""') || '"', format_type(w.atttypid, w.atttypmod),
     (
         SELECT quote_ident(n.nspname) || '.' || quote_ident(o.collname)
@@ -49,7 +49,7 @@ WHERE w.attrelid = %(view)s AND w.attnum > 0 AND NOT w.attisdropped
 ORDER BY w.attnum;
 
 -- marked_indexes --
--- What tells the rows of a stream table apart: its unique indexes with our mark, as the statements that drop them.
+-- The key of a stream table: the statements that drop its unique indexes with the mark.
 SELECT CASE
     WHEN k.oid IS NULL THEN format('DROP INDEX %%I.%%I', n.nspname, c.relname)
     ELSE format('ALTER TABLE %%s DROP CONSTRAINT %%I', i.indrelid::regclass, k.conname)

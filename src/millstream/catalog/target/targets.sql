@@ -1,5 +1,5 @@
 -- inspect --
--- What has become of the tables of these stream tables, or of all. The mark is a comment on a unique index.
+-- The current state of the tables of these stream tables, or of all. The mark is a comment on a unique index.
 SELECT s.id, CASE
     WHEN c.oid IS NULL THEN 'absent'
     WHEN (n.nspname, c.relname) <> (s.schema_name, s.name) OR c.relkind <> 'r' THEN 'another'
@@ -19,7 +19,7 @@ WHERE %(ids)s::int8[] IS NULL OR s.id = ANY (%(ids)s)
 ORDER BY s.id DESC;
 
 -- marks --
--- The statements that mark the table of a stream table as ours: its unique indexes over all rows, of which we made one.
+-- The statements that set the mark on the unique indexes of a stream table's table, except partial ones.
 SELECT format(
     'COMMENT ON INDEX %%I.%%I IS %%L', n.nspname, c.relname,
     format('Millstream: stream table %%s of installation %%s', s.id, i.id)
@@ -33,7 +33,7 @@ WHERE s.id = %s
 ORDER BY c.oid;
 
 -- follow --
--- Record the name that the table of a stream table has now, if it has our mark and nobody has its former name.
+-- Record the current name of the table of a stream table, if it has the mark and no relation has its former name.
 UPDATE millstream.stream_tables AS s
 SET schema_name = n.nspname, name = c.relname, updated_at = clock_timestamp()
 FROM pg_class AS c

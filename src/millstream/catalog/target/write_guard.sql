@@ -1,5 +1,5 @@
 -- wrong --
--- What is wrong with the guards of these tables; no row for one that is as it was made.
+-- What is wrong with the guards of these tables; no row for a guard that is unchanged.
 SELECT o.relid, CASE
     WHEN t.oid IS NULL THEN 'absent'
     WHEN t.tgenabled = 'D' THEN 'disabled'
@@ -19,7 +19,7 @@ SELECT tgname FROM pg_trigger
 WHERE tgrelid = %s AND NOT tgisinternal AND (tgname = %s OR tgfoid = 'millstream_changes.guard'::regproc);
 
 -- left --
--- Guards on tables that are no stream tables (any more), and that our role may alter.
+-- Guards on tables that are not, or no longer, stream tables, and that the role may alter.
 SELECT c.oid, n.nspname, c.relname
 FROM pg_trigger AS t
 JOIN pg_class AS c ON c.oid = t.tgrelid

@@ -9,7 +9,7 @@ SELECT current_user::text, current_database()::text,
     has_database_privilege(current_database(), 'CREATE'), has_database_privilege(current_database(), 'TEMPORARY');
 
 -- prepared --
--- Of this database; the oldest first.
+-- Of this database, oldest first.
 SELECT gid, extract(epoch FROM clock_timestamp() - prepared)
 FROM pg_prepared_xacts
 WHERE database = current_database()

@@ -1,5 +1,5 @@
 -- functions --
--- What chance is made of: the same throw gives the same number, on every server and in every order.
+-- The source of randomness: the same arguments give the same number, on every server and in every order.
 CREATE OR REPLACE FUNCTION dice(sides int8, VARIADIC throw int8[]) RETURNS int8 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN mod(hash_array_extended(throw, 0) & 9223372036854775807, sides);
 
@@ -10,7 +10,7 @@ RETURN choices[1 + dice(cardinality(choices), VARIADIC throw)];
 CREATE OR REPLACE FUNCTION order_key(number int8, turn int8) RETURNS int8 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ((((number >> 3) << 2) | turn) << 3) | (number & 7);
 
--- Every other time one of those that queries ask for: Brazil, Canada, France, Germany, Saudi Arabia.
+-- Every second time a nation that queries filter by: Brazil, Canada, France, Germany, Saudi Arabia.
 CREATE OR REPLACE FUNCTION some_nation(VARIADIC throw int8[]) RETURNS integer LANGUAGE sql STABLE
 RETURN CASE dice(2, VARIADIC throw || 1::int8)
     WHEN 0 THEN one_of('{2,3,6,7,20}', VARIADIC throw)::int
@@ -49,7 +49,7 @@ RETURN (
     ORDER BY p_partkey LIMIT 1
 );
 
--- Only the first 8 of every 32 keys are drawn; where one is gone, the next that is there.
+-- Only the first 8 of every 32 keys are drawn; if one does not exist, the next one that does.
 CREATE OR REPLACE FUNCTION some_order(VARIADIC throw int8[]) RETURNS int8 LANGUAGE sql STABLE
 RETURN (
     SELECT o_orderkey FROM orders
@@ -124,7 +124,7 @@ WITH fresh AS MATERIALIZED (
 INSERT INTO lineitem TABLE lines;
 
 -- rf2 --
--- Old orders go, with their lines.
+-- Old orders are deleted, with their lines.
 WITH old AS MATERIALIZED (
     SELECT order_key(number, 0) AS key FROM generate_series(%(first)s::int8, %(last)s::int8) AS number
 ), lines AS (
@@ -166,7 +166,7 @@ FROM (
 WHERE l_orderkey = moved.key AND l_linenumber = moved.line;
 
 -- fill_lineitem --
--- Large orders: query 18 asks for more than 300 pieces.
+-- Large orders: query 18 filters by more than 300 pieces.
 UPDATE lineitem SET l_quantity = 44 + dice(7, %(seed)s, l_orderkey, l_linenumber)
 WHERE l_orderkey IN (
     SELECT key
@@ -236,7 +236,7 @@ FROM (
 ) AS made;
 
 -- delete_customer --
--- With their orders, and the lines of these.
+-- With their orders, and the lines of those.
 WITH gone AS MATERIALIZED (
     SELECT DISTINCT some_customer(%(seed)s, number) AS key FROM generate_series(1, %(rows)s) AS number
 ), their_orders AS MATERIALIZED (
@@ -251,7 +251,7 @@ DELETE FROM customer WHERE c_custkey IN (SELECT key FROM gone);
 -- update_part --
 UPDATE part SET
     p_name = regexp_replace(p_name, '^\S+', one_of('{forest,green,lime,almond}', %(seed)s, p_partkey, 1)),
-    -- The same throw for both: queries ask for certain brands in certain containers.
+    -- The same random number for both, since queries filter by certain brands in certain containers.
     p_brand = one_of('{Brand#12,Brand#23,Brand#34,Brand#23,Brand#45,Brand#11}', %(seed)s, p_partkey, 2),
     p_container = one_of('{SM CASE,MED BOX,LG BOX,MED BAG,WRAP JAR,SM PKG}', %(seed)s, p_partkey, 2),
     p_type = one_of(
@@ -380,7 +380,7 @@ DELETE FROM supplier WHERE s_suppkey IN (SELECT key FROM gone);
 UPDATE nation SET n_comment = 'comment ' || %(seed)s WHERE n_nationkey = some_nation(%(seed)s);
 
 -- swap_nation --
--- Two nations exchange their names, one of them a name that queries ask for.
+-- Two nations exchange their names; queries filter by one of the names.
 UPDATE nation SET n_name = other.n_name
 FROM (
     SELECT a.n_nationkey AS one, b.n_nationkey AS two
@@ -395,7 +395,7 @@ WHERE (nation.n_nationkey, other.n_nationkey) IN ((one, two), (two, one));
 UPDATE nation SET n_regionkey = some_region(%(seed)s, 1) WHERE n_nationkey = some_nation(%(seed)s);
 
 -- insert_nation --
--- A second one of some name.
+-- A second nation with the name of another.
 INSERT INTO nation
 SELECT
     1 + max(n_nationkey), one_of('{GERMANY,FRANCE,CANADA,BRAZIL,SAUDI ARABIA,CHINA}', %(seed)s, 1), some_region(%(seed)s),
@@ -403,7 +403,7 @@ SELECT
 FROM nation;
 
 -- delete_nation --
--- One that was not there from the beginning; its people move to the old ones.
+-- A nation that was inserted later; its customers and suppliers move to the original ones.
 WITH gone AS MATERIALIZED (
     SELECT max(n_nationkey) AS key FROM nation WHERE n_nationkey >= 25
 ), customers AS (
@@ -432,7 +432,7 @@ INSERT INTO region
 SELECT 1 + max(r_regionkey), one_of('{EUROPE,ASIA,AMERICA}', %(seed)s), 'new region' FROM region;
 
 -- delete_region --
--- One that was not there from the beginning; its nations move to the old ones.
+-- A region that was inserted later; its nations move to the original ones.
 WITH gone AS MATERIALIZED (
     SELECT max(r_regionkey) AS key FROM region WHERE r_regionkey >= 5
 ), nations AS (

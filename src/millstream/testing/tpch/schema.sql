@@ -79,7 +79,7 @@ CREATE TABLE lineitem (
 );
 
 -- keys --
--- Made when the tables are full. Foreign keys prove that the changes leave no orphans.
+-- Created after the tables are populated. Foreign keys prove that the changes leave no orphans.
 ALTER TABLE region ADD PRIMARY KEY (r_regionkey);
 ALTER TABLE nation ADD PRIMARY KEY (n_nationkey), ADD FOREIGN KEY (n_regionkey) REFERENCES region;
 ALTER TABLE supplier ADD PRIMARY KEY (s_suppkey), ADD FOREIGN KEY (s_nationkey) REFERENCES nation;
