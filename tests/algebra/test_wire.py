@@ -101,7 +101,7 @@ def define_casts(conn: psycopg.Connection) -> None:
 
 
 def witness(now: Cut, job: Job, report: RefreshReport) -> None:
-    oracle.check(now.conn, job.table.query, job.names.target)
+    oracle.check(now.conn, job.table.query, job.table.qualified)
 
 
 def rounds(ms: Millstream, writer: psycopg.Connection) -> None:

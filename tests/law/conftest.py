@@ -51,7 +51,7 @@ class Law:
     def _witness(self, now: Cut, job: Job, report: RefreshReport) -> None:
         close = CLOSE if any(isinstance(block, GroupedBlock) for block in job.blocks) else 0.0
         self.rows[job.table.name] = oracle.check(
-            now.conn, job.table.query, job.names.target, close=close
+            now.conn, job.table.query, job.table.qualified, close=close
         )
 
     def create(self, name: str, query: str, *, mode: str = "DIFFERENTIAL") -> None:

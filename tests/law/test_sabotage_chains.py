@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from psycopg import sql
 
 from millstream.algebra.block import Block, Branch, Edge, Leaf, Match, Pair
 from millstream.algebra.expr import Expr
@@ -31,6 +32,7 @@ from millstream.compiler.lowering import left_join, mark_join, matching, null_ex
 from millstream.compiler.lowering.context import Lowering
 from millstream.compiler.placement.place import Placer
 from millstream.errors import MillstreamError
+from millstream.postgres.composed import Printed
 from millstream.refresh.reads import access_paths, demand
 from millstream.store import state
 from millstream.store.names import BlockNames
@@ -214,11 +216,11 @@ def matching_forgets_that_nulls_are_equal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Pair, "condition", property(plain))
 
 
-def images(change: Callable[[str, str], str]) -> Sabotage:
+def images(change: Callable[[str, sql.Composed], sql.Composable]) -> Sabotage:
     """Other images of an inner block's rows."""
     honest = state.images_sql
 
-    def wrong(block: Block, names: BlockNames, action: str) -> str:
+    def wrong(block: Block, names: BlockNames, action: str) -> sql.Composable:
         return change(action, honest(block, names, action))
 
     return lambda patch: patch.setattr(state, "images_sql", wrong)
@@ -226,12 +228,12 @@ def images(change: Callable[[str, str], str]) -> Sabotage:
 
 @breaks("nested")
 def images_of_what_was_are_lost(patch: pytest.MonkeyPatch) -> None:
-    images(lambda action, text: "SELECT 1" if action == "D" else text)(patch)
+    images(lambda action, honest: sql.SQL("SELECT 1") if action == "D" else honest)(patch)
 
 
 @breaks("nested", "unknown")
 def images_of_what_is_are_lost(patch: pytest.MonkeyPatch) -> None:
-    images(lambda action, text: "SELECT 1" if action == "I" else text)(patch)
+    images(lambda action, honest: sql.SQL("SELECT 1") if action == "I" else honest)(patch)
 
 
 @breaks("nested")
@@ -240,7 +242,7 @@ def images_that_differ_are_taken_for_equal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         state,
         "unchanged_sql",
-        lambda block, names: honest(block, names).split(" AND min(")[0] + ")",
+        lambda block, names: Printed(honest(block, names).as_string().split(" AND min(")[0] + ")"),
     )
 
 

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from psycopg import sql
 
 from millstream.compiler.blocks import recursion_block
+from millstream.postgres.composed import Printed
 from millstream.refresh.recursion import RecursionRefresh
 from millstream.store import recursion
 
@@ -54,17 +56,19 @@ def nothing_is_overdeleted(patch: pytest.MonkeyPatch) -> None:
 
 
 def overdeleting_stops_at_the_first_step(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recursion, "lost_with_sql", lambda *given: "SELECT 1 WHERE false")
+    patch.setattr(recursion, "lost_with_sql", lambda *given: sql.SQL("SELECT 1 WHERE false"))
 
 
 def what_is_taken_out_still_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recursion, "take_out_sql", lambda names: "SELECT 1")
+    patch.setattr(recursion, "take_out_sql", lambda names: sql.SQL("SELECT 1"))
 
 
 def what_is_new_leads_nowhere(patch: pytest.MonkeyPatch) -> None:
     honest = RecursionRefresh._step
 
-    def only_backwards(recursing: RecursionRefresh, relation: str, number: int, run: int) -> bool:
+    def only_backwards(
+        recursing: RecursionRefresh, relation: sql.Identifier, number: int, run: int
+    ) -> bool:
         return relation != recursing.names.steps and honest(recursing, relation, number, run)
 
     patch.setattr(RecursionRefresh, "_step", only_backwards)
@@ -75,7 +79,9 @@ def levels_forget_the_changes_themselves(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         recursion,
         "level_sql",
-        lambda block, names, level: honest(block, names, level).replace("IN (0, ", "IN ("),
+        lambda block, names, level: Printed(
+            honest(block, names, level).as_string().replace("IN (0, ", "IN (")
+        ),
     )
 
 

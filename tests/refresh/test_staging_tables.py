@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from psycopg import sql
 
 from millstream.postgres.connection import Connection
 from millstream.refresh.staging_tables import MANY_ROWS, StagingTables
@@ -17,37 +18,40 @@ def numbers(*values: int) -> Result:
     )
 
 
-def held(conn: Connection, relation: str) -> list[tuple[object, ...]]:
-    return conn.execute(f"SELECT * FROM {relation} ORDER BY 1".encode()).fetchall()
+DELTA = sql.Identifier("pg_temp", "ms_delta")
+
+
+def held(conn: Connection, relation: sql.Identifier) -> list[tuple[object, ...]]:
+    return conn.execute(sql.SQL("SELECT * FROM {} ORDER BY 1").format(relation)).fetchall()
 
 
 def test_filling_a_table_again_replaces_its_rows(conn: Connection) -> None:
     staged = StagingTables(conn)
     with conn.transaction():
-        assert staged.fill("pg_temp.ms_delta", numbers(1, 2)) == 2
-        assert staged.fill("pg_temp.ms_delta", numbers(3)) == 1
-        assert held(conn, "pg_temp.ms_delta") == [(3, "3")]
+        assert staged.fill(DELTA, numbers(1, 2)) == 2
+        assert staged.fill(DELTA, numbers(3)) == 1
+        assert held(conn, DELTA) == [(3, "3")]
 
 
 def test_the_rows_of_each_run_are_added(conn: Connection) -> None:
     staged = StagingTables(conn)
     with conn.transaction():
-        staged.run("CREATE TEMPORARY TABLE ms_delta (n bigint, t text, __run int)")
+        staged.run(sql.SQL("CREATE TEMPORARY TABLE ms_delta (n bigint, t text, __run int)"))
         assert [
-            staged.append("pg_temp.ms_delta", numbers(7), 0),
-            staged.append("pg_temp.ms_delta", numbers(8), 1),
+            staged.append(DELTA, numbers(7), 0),
+            staged.append(DELTA, numbers(8), 1),
         ] == [
             1,
             1,
         ]
-        assert held(conn, "pg_temp.ms_delta") == [(7, "7", 0), (8, "8", 1)]
+        assert held(conn, DELTA) == [(7, "7", 0), (8, "8", 1)]
 
 
 def test_a_large_table_is_analyzed_and_a_small_one_is_not(conn: Connection) -> None:
     staged = StagingTables(conn)
     with conn.transaction():
-        staged.fill("pg_temp.ms_small", numbers(1))
-        staged.fill("pg_temp.ms_large", numbers(*range(MANY_ROWS + 1)))
+        staged.fill(sql.Identifier("pg_temp", "ms_small"), numbers(1))
+        staged.fill(sql.Identifier("pg_temp", "ms_large"), numbers(*range(MANY_ROWS + 1)))
         known = conn.execute(
             "SELECT relname, reltuples >= 0 FROM pg_class WHERE relname IN ('ms_small', 'ms_large') AND relkind = 'r'"
         )
@@ -58,8 +62,8 @@ def test_statements_run_in_order_and_the_last_one_counts(conn: Connection) -> No
     staged = StagingTables(conn)
     with conn.transaction():
         made = staged.run(
-            "CREATE TEMPORARY TABLE ms_t (n int)",
-            "INSERT INTO ms_t VALUES (1), (2)",
-            "DELETE FROM ms_t",
+            sql.SQL("CREATE TEMPORARY TABLE ms_t (n int)"),
+            sql.SQL("INSERT INTO ms_t VALUES (1), (2)"),
+            sql.SQL("DELETE FROM ms_t"),
         )
     assert made == 2

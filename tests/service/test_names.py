@@ -46,7 +46,7 @@ def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
 
 
 def witness(now: Cut, job: Job, report: RefreshReport) -> None:
-    oracle.check(now.conn, job.table.query, job.names.target)
+    oracle.check(now.conn, job.table.query, job.table.qualified)
 
 
 def quoted(name: str) -> str:

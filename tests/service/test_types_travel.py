@@ -101,7 +101,7 @@ def insert(conn: psycopg.Connection, number: int) -> None:
 
 
 def witness(now: Cut, job: Job, report: RefreshReport) -> None:
-    oracle.check(now.conn, job.table.query, job.names.target)
+    oracle.check(now.conn, job.table.query, job.table.qualified)
 
 
 def rounds(ms: Millstream, writer: psycopg.Connection, name: str) -> None:

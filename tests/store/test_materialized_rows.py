@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from psycopg import sql
 from tests.compiler.conftest import planned
 
 from millstream.algebra.block import Block
@@ -12,8 +13,8 @@ from millstream.store.names import BlockNames
 
 NAMES = BlockNames(5, "public", "st", shapes=("s", "s"))
 # Stored rows without their part, and the changes that were noted.
-STORED = f"SELECT c0, c1 FROM {NAMES.materialized} ORDER BY 1, 2"
-CHANGES = f"SELECT __ms_action, c0, c1 FROM {NAMES.changes} ORDER BY 1, 2, 3"
+STORED = sql.SQL("SELECT c0, c1 FROM {} ORDER BY 1, 2").format(NAMES.materialized)
+CHANGES = sql.SQL("SELECT __ms_action, c0, c1 FROM {} ORDER BY 1, 2, 3").format(NAMES.changes)
 
 
 @pytest.fixture
@@ -23,24 +24,22 @@ def block(conn: Connection) -> Block:
     conn.execute(
         "CREATE SCHEMA millstream_state; CREATE TABLE t (id int PRIMARY KEY, a int, b int)"
     )
-    changes = NAMES.changes.removeprefix("pg_temp.")
-    conn.execute(
-        f"CREATE TEMPORARY TABLE {changes} (__ms_action text, c0 int, c1 int, __ms_row text, __ms_part uuid)".encode()
-    )
+    changes = "CREATE TEMPORARY TABLE {} (__ms_action text, c0 int, c1 int, __ms_row text, __ms_part uuid)"
+    conn.execute(sql.SQL(changes).format(NAMES.changes))
     for statement in create_sql(limited, NAMES):
-        conn.execute(statement.encode())
+        conn.execute(statement)
     return limited
 
 
 def refresh(conn: Connection, block: Block) -> list[tuple[str, int, int]]:
     """Compute the rows and store them; return the changes."""
     for statement in new_sql(block, NAMES, full=False):
-        conn.execute(statement.encode())
-    conn.execute(f"DELETE FROM {NAMES.changes}".encode())
+        conn.execute(statement)
+    conn.execute(sql.SQL("DELETE FROM {}").format(NAMES.changes))
     for statement in change_sql(block, NAMES, full=False):
-        conn.execute(statement.encode())
-    conn.execute(f"DELETE FROM {NAMES.new}".encode())
-    return [(action, int(c0), int(c1)) for action, c0, c1 in conn.execute(CHANGES.encode())]
+        conn.execute(statement)
+    conn.execute(sql.SQL("DELETE FROM {}").format(NAMES.new))
+    return [(action, int(c0), int(c1)) for action, c0, c1 in conn.execute(CHANGES)]
 
 
 def test_only_what_differs_is_written(conn: Connection, block: Block) -> None:
@@ -48,7 +47,7 @@ def test_only_what_differs_is_written(conn: Connection, block: Block) -> None:
     assert refresh(conn, block) == [("I", 5, 1), ("I", 6, 2), ("I", 7, 3)]
     conn.execute("DELETE FROM t WHERE id = 2")
     assert refresh(conn, block) == [("D", 6, 2), ("I", 8, 4)]
-    assert conn.execute(STORED.encode()).fetchall() == [(5, 1), (7, 3), (8, 4)]
+    assert conn.execute(STORED).fetchall() == [(5, 1), (7, 3), (8, 4)]
     assert refresh(conn, block) == []
 
 
@@ -57,7 +56,7 @@ def test_of_equal_rows_as_many_go_as_went(conn: Connection, block: Block) -> Non
     assert refresh(conn, block) == [("I", 5, 1)] * 3
     conn.execute("DELETE FROM t WHERE id < 3")
     assert refresh(conn, block) == [("D", 5, 1)] * 2
-    assert conn.execute(STORED.encode()).fetchall() == [(5, 1)]
+    assert conn.execute(STORED).fetchall() == [(5, 1)]
 
 
 def test_others_read_the_rows_with_a_place_that_tells_equal_ones_apart(
@@ -65,6 +64,6 @@ def test_others_read_the_rows_with_a_place_that_tells_equal_ones_apart(
 ) -> None:
     conn.execute("INSERT INTO t VALUES (1, 5, 1), (2, 5, 1)")
     refresh(conn, block)
-    rows = conn.execute(f"SELECT c0, __ms_row FROM {NAMES.shown}".encode()).fetchall()
+    rows = conn.execute(sql.SQL("SELECT c0, __ms_row FROM {}").format(NAMES.shown)).fetchall()
     assert [c0 for c0, _ in rows] == [5, 5]
     assert len({row for _, row in rows}) == 2

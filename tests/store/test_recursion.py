@@ -6,6 +6,7 @@ Refreshing them step by step: `tests/refresh/test_recursion.py`.
 from __future__ import annotations
 
 import pytest
+from psycopg import sql
 from tests.compiler.conftest import planned
 
 from millstream.algebra.block import RecursionBlock
@@ -37,15 +38,15 @@ def test_each_term_has_its_delta_and_steps_have_the_columns_of_the_rows(
     block = recursion(union)
     conn.execute("CREATE SCHEMA millstream_state")
     level = ", __ms_level int" if "__ms_level" in columns else ""
-    conn.execute(f"CREATE TABLE {NAMES.materialized} (part uuid, c0 int{level})".encode())
+    create = sql.SQL("CREATE TABLE {} (part uuid, c0 int" + level + ")")
+    conn.execute(create.format(NAMES.materialized))
     for statement in [*tables_sql(block, NAMES), *tables_sql(block, NAMES)]:
-        conn.execute(statement.encode())
-    described = conn.execute(f"SELECT * FROM {NAMES.steps}".encode()).description or []
+        conn.execute(statement)
+    described = conn.execute(sql.SQL("SELECT * FROM {}").format(NAMES.steps)).description or []
     assert [column.name for column in described] == ["part", *columns, "__ms_net", "__ms_step"]
     for number, term in enumerate(block.terms):
-        described = (
-            conn.execute(f"SELECT * FROM {NAMES.of_term(number).delta}".encode()).description or []
-        )
+        delta = sql.SQL("SELECT * FROM {}").format(NAMES.of_term(number).delta)
+        described = conn.execute(delta).description or []
         assert [column.name for column in described] == [
             *(c.name for c in term.block.columns),
             "__net",
@@ -56,19 +57,18 @@ def test_each_term_has_its_delta_and_steps_have_the_columns_of_the_rows(
 def test_the_rows_of_one_step_are_those_that_it_found(conn: Connection) -> None:
     block = recursion("UNION")
     conn.execute("CREATE SCHEMA millstream_state")
-    conn.execute(f"CREATE TABLE {NAMES.materialized} (part uuid, c0 int)".encode())
+    conn.execute(sql.SQL("CREATE TABLE {} (part uuid, c0 int)").format(NAMES.materialized))
     for statement in tables_sql(block, NAMES):
-        conn.execute(statement.encode())
-    conn.execute(
-        f"INSERT INTO {NAMES.steps} VALUES (NULL, 7, 1, 1), (NULL, 8, 1, 2), (NULL, 9, -1, 2)".encode()
-    )
-    found = conn.execute(
-        f"SELECT c0, __ms_net FROM {step(block, NAMES.steps, 2)} AS s ORDER BY 1".encode()
-    ).fetchall()
+        conn.execute(statement)
+    rows = "INSERT INTO {} VALUES (NULL, 7, 1, 1), (NULL, 8, 1, 2), (NULL, 9, -1, 2)"
+    conn.execute(sql.SQL(rows).format(NAMES.steps))
+    query = sql.SQL("SELECT c0, __ms_net FROM {} AS s ORDER BY 1")
+    found = conn.execute(query.format(step(block, NAMES.steps, 2))).fetchall()
     assert found == [(8, 1), (9, -1)]
 
 
 def test_the_kind_of_union_decides_what_is_stored() -> None:
     kinds = {union: recursion(union).kind for union in ("UNION", "UNION ALL")}
     assert kinds == {"UNION": "set", "UNION ALL": "levels"}
-    assert create_sql(recursion("UNION"), NAMES)[0].startswith(f"CREATE TABLE {NAMES.materialized}")
+    create, *_ = create_sql(recursion("UNION"), NAMES)
+    assert create.as_string().startswith(f"CREATE TABLE {NAMES.materialized.as_string()}")

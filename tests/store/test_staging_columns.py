@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from psycopg import sql
+
 from millstream.algebra.types import Column, PgType
 from millstream.store.staging_columns import stage, stages, unstage
 from millstream.testing.planning_server import pg_type
 
+ROWS, STAGED, NET = sql.SQL("SELECT 1"), sql.Identifier("pg_temp", "t"), sql.SQL("s.__net")
 BUILT_IN = Column("id", pg_type("int4"))
 USERS = Column(
     "mood", PgType(90_000, "public.mood", "mood", kind="enum", output="pg_catalog.enum_out")
@@ -18,15 +21,15 @@ def test_only_user_defined_types_need_another_type() -> None:
 
 
 def test_rows_of_built_in_types_are_staged_as_they_are() -> None:
-    assert stage([BUILT_IN], "SELECT 1") == "SELECT 1"
-    assert unstage([BUILT_IN], "pg_temp.t") == "pg_temp.t"
+    assert stage([BUILT_IN], ROWS) is ROWS
+    assert unstage([BUILT_IN], STAGED) is STAGED
 
 
 def test_staged_rows_keep_the_order_of_columns_behind_the_other_columns() -> None:
-    query = stage([BUILT_IN, USERS], "SELECT 1", "s.__net")
+    query = stage([BUILT_IN, USERS], ROWS, NET).as_string()
     assert query.startswith("SELECT s.__net, ")
     assert query.index('AS "id"') < query.index('AS "mood"')
-    item = unstage([BUILT_IN, USERS], "pg_temp.t", "s.__net")
+    item = unstage([BUILT_IN, USERS], STAGED, NET).as_string()
     assert item.startswith("(SELECT s.__net, ")
-    assert item.endswith(" FROM pg_temp.t AS s)")
+    assert item.endswith(' FROM "pg_temp"."t" AS s)')
     assert "public.mood" in item

@@ -91,7 +91,7 @@ class Course:
         """Ask the oracle; one that differs does not keep the others from being looked at."""
         trouble = ""
         try:
-            oracle.check(now.conn, job.table.query, job.names.target)
+            oracle.check(now.conn, job.table.query, job.table.qualified)
         except AssertionError as error:
             trouble = str(error)
         self.seen[job.table.name].append(Seen(report, trouble))

@@ -16,41 +16,46 @@ from typing import IO
 
 import psycopg
 import pyarrow as pa
-from psycopg import generators
+from psycopg import generators, sql
 from psycopg.abc import PQGen
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Wait
 from pyarrow import csv
 
+from millstream.postgres.composed import listed
 from millstream.postgres.connection import Connection
 
 
-def fetch(conn: Connection, query: str, schema: pa.Schema) -> pa.Table:
+def fetch(conn: Connection, query: sql.Composable, schema: pa.Schema) -> pa.Table:
     """Fetch the rows of a query, whose columns must be those of the schema, in order."""
-    data = io.BytesIO()
-    # Every value in quotes: Arrow would take U+FEFF at the very beginning for a mark and drop it.
-    statement = f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+    data, statement = io.BytesIO(), _copy_sql(query).as_bytes(conn)
     with conn.lock:
-        conn.wait(_copied(conn.pgconn, statement.encode(), data.write))
+        conn.wait(_copied(conn.pgconn, statement, data.write))
     return parse_csv(data.getbuffer(), schema)
 
 
-def fetch_parts(conn: Connection, query: str, schema: pa.Schema, part_bytes: int) -> Parts:
+def fetch_parts(
+    conn: Connection, query: sql.Composable, schema: pa.Schema, part_bytes: int
+) -> Parts:
     """Fetch the rows in parts of about this size; if there are several, they are buffered in a
     file.
     """
-    parts = Parts(schema, part_bytes)
-    statement = f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+    parts, statement = Parts(schema, part_bytes), _copy_sql(query).as_bytes(conn)
     try:
         with conn.lock:
-            conn.wait(_copied(conn.pgconn, statement.encode(), parts.write))
+            conn.wait(_copied(conn.pgconn, statement, parts.write))
         if parts.failed is not None:
             raise parts.failed
     except BaseException:
         parts.close()
         raise
     return parts
+
+
+def _copy_sql(query: sql.Composable) -> sql.Composed:
+    # Every value in quotes: Arrow would take U+FEFF at the very beginning for a mark and drop it.
+    return sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)").format(query)
 
 
 class Parts:
@@ -169,24 +174,25 @@ def parse_csv(data: memoryview, schema: pa.Schema) -> pa.Table:
     )
 
 
-def send(conn: Connection, relation: str, table: pa.Table) -> None:
+def send(conn: Connection, relation: sql.Identifier, table: pa.Table) -> None:
     """Append the rows to a (temporary) relation that has these columns."""
     send_each(conn, relation, table.schema, [table])
 
 
 def send_each(
-    conn: Connection, relation: str, schema: pa.Schema, tables: Iterable[pa.Table]
+    conn: Connection, relation: sql.Identifier, schema: pa.Schema, tables: Iterable[pa.Table]
 ) -> int:
     """Append the rows of several tables by one COPY; return their number."""
     count, left = 0, iter(tables)
     first = next((table for table in left if table.num_rows), None)
     if first is None:
         return 0
-    columns = ", ".join(f'"{name}"' for name in schema.names)
+    columns = listed(map(sql.Identifier, schema.names))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(relation, columns)
     options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
     with (
         conn.cursor() as cursor,
-        cursor.copy(f"COPY {relation} ({columns}) FROM STDIN (FORMAT csv)".encode()) as copy,
+        cursor.copy(statement) as copy,
     ):
         for table in chain([first], left):
             data = io.BytesIO()

@@ -167,5 +167,5 @@ def _touched(job: Job, partitions: Mapping[int, Sequence[int]]) -> set[Locked]:
     found |= written | {buffer_name(oid).as_string() for oid in sources | written}
     own = [job.names.at(block.position) for block in job.blocks]
     return found | {
-        name for names in own for name in (names.state, names.materialized, names.shown)
+        name.as_string() for names in own for name in (names.state, names.materialized, names.shown)
     }

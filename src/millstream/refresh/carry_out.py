@@ -90,7 +90,7 @@ def carry_out(
 
 def _check_target(conn: Connection, job: Job) -> None:
     """Check that the locked table is the stream table's own, and not another table of its name."""
-    row = conn.execute("SELECT to_regclass(%s)::oid::int8", (job.names.target,)).fetchone()
+    row = conn.execute("SELECT to_regclass(%s)::oid::int8", (job.table.qualified,)).fetchone()
     if job.table.relid and (row is None or row[0] != job.table.relid):
         raise TargetMoved.renamed(job.table.name)
 

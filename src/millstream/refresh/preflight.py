@@ -89,7 +89,7 @@ def _unplanned(conn: Connection, job: Job, changes: Sequence[Change]) -> Outcome
     if "target" in planned_otherwise and job.table.row_key:
         columns = ", ".join(job.table.row_key.indexed().split("\n"))
         return TargetDiffers.without_index(
-            job.table.name, columns, target.index_sql(job.block, job.names)
+            job.table.name, columns, target.index_sql(job.block, job.names).as_string()
         )
     if planned_otherwise:
         return Gap((), f"{', '.join(sorted(planned_otherwise))} replaced under {job.table.name}")

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+from psycopg import sql
 
 from millstream.algebra.block import RecursionBlock, RecursionTerm
 from millstream.errors import RecursionTooDeep, TargetDiffers
@@ -89,8 +90,7 @@ class RecursionRefresh:
         later one.
         """
         waiting = {
-            level
-            for (level,) in self.conn.execute(recursion.levels_sql(self.block, self.names).encode())
+            level for (level,) in self.conn.execute(recursion.levels_sql(self.block, self.names))
         }
         while waiting:
             level = min(waiting)
@@ -169,7 +169,7 @@ class RecursionRefresh:
                 some = True
         return some
 
-    def _step(self, relation: str, number: int, run: int) -> bool:
+    def _step(self, relation: sql.Identifier, number: int, run: int) -> bool:
         """Evaluate the recursive terms over the rows of one step; return False if they derive
         nothing.
         """
@@ -205,15 +205,13 @@ class RecursionRefresh:
 
     def _check_there(self, *, full: bool) -> None:
         row = (
-            self.conn.execute(recursion.overdrawn_sql(self.names).encode()).fetchone()
-            if not full
-            else None
+            self.conn.execute(recursion.overdrawn_sql(self.names)).fetchone() if not full else None
         )
         if row and row[0]:
             raise TargetDiffers.at(
                 self.names.name, f"{row[0]} rows of a recursion to delete do not exist."
             )
 
-    def _run(self, *statements: str) -> int:
+    def _run(self, *statements: sql.SQL | sql.Composed) -> int:
         with self.access.tally.phase("apply"):
             return self.staged.run(*statements)

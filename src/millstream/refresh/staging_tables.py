@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
+from psycopg import sql
 
 from millstream.observe.failpoint import failpoint
+from millstream.postgres.composed import listed
 from millstream.postgres.connection import Connection
 from millstream.postgres.copy import postgres_type, send_each
 from millstream.spark.parts import Result
@@ -25,25 +27,25 @@ class StagingTables:
 
     def __init__(self, conn: Connection) -> None:
         self.conn = conn
-        self._filled = set[str]()
+        self._filled = list[sql.Identifier]()
 
-    def run(self, *statements: str) -> int:
+    def run(self, *statements: sql.SQL | sql.Composed) -> int:
         """Run statements; return the number of rows that the last one changed."""
         changed = 0
         for statement in statements:
-            changed = self.conn.execute(statement.encode()).rowcount
+            changed = self.conn.execute(statement).rowcount
         return changed
 
-    def fill(self, relation: str, rows: Result) -> int:
+    def fill(self, relation: sql.Identifier, rows: Result) -> int:
         """Create a table of Spark's rows if there is none, and replace what it holds by these rows."""
         schema = _one_variant(rows.schema)
         self.run(_create_sql(relation, schema))
         if relation in self._filled:
             staging.clear(self.conn, [relation])
-        self._filled.add(relation)
+        self._filled.append(relation)
         return self._copy(relation, schema, (table.cast(schema) for table in rows.tables))
 
-    def append(self, relation: str, rows: Result, run: int) -> int:
+    def append(self, relation: sql.Identifier, rows: Result, run: int) -> int:
         """Add the rows of one run of a recursion to a table; return their number."""
         schema = _one_variant(rows.schema)
         return self._copy(
@@ -52,21 +54,24 @@ class StagingTables:
             (_numbered(table.cast(schema), run) for table in rows.tables),
         )
 
-    def _copy(self, relation: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+    def _copy(self, relation: sql.Identifier, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
         count = send_each(self.conn, relation, schema, tables)
         self.analyze(relation, count)
         failpoint("staged")
         return count
 
-    def analyze(self, relation: str, rows: int) -> None:
+    def analyze(self, relation: sql.Identifier, rows: int) -> None:
         """Collect statistics of a table that holds many rows."""
         if rows > MANY_ROWS:
-            self.run(f"ANALYZE {relation}")
+            self.run(sql.SQL("ANALYZE {}").format(relation))
 
 
-def _create_sql(relation: str, schema: pa.Schema) -> str:
-    columns = ", ".join(f'"{field.name}" {postgres_type(field.type)}' for field in schema)
-    return f"CREATE TEMPORARY TABLE IF NOT EXISTS {relation.removeprefix('pg_temp.')} ({columns})"
+def _create_sql(relation: sql.Identifier, schema: pa.Schema) -> sql.Composed:
+    columns = [
+        sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(postgres_type(field.type)))
+        for field in schema
+    ]
+    return sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({})").format(relation, listed(columns))
 
 
 def _one_variant(schema: pa.Schema) -> pa.Schema:

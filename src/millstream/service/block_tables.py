@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Sequence
 
 import psycopg
+from psycopg import sql
 
 from millstream.algebra.block import Block, GroupedBlock, LimitBlock
 from millstream.algebra.relation import Order
@@ -33,7 +34,7 @@ def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
     names = BlockNames(table.id, table.schema_name, table.name)
     for block in planned.blocks:
         for statement in _statements(planned, block, names):
-            conn.execute(statement.encode())
+            conn.execute(statement)
     for block, reader, columns in lookups(planned.blocks):
         _index(conn, state.index_sql(block, names.at(block.position), reader, columns))
     for block in planned.blocks:
@@ -57,8 +58,9 @@ def drop(conn: Connection, table: StreamTable) -> None:
     names = BlockNames(table.id, table.schema_name, table.name)
     for block in blocks.of(conn, table.id):
         own = names.at(block.position)
-        conn.execute(f"DROP VIEW IF EXISTS {own.shown}".encode())
-        conn.execute(f"DROP TABLE IF EXISTS {own.state}, {own.materialized}".encode())
+        conn.execute(sql.SQL("DROP VIEW IF EXISTS {}").format(own.shown))
+        drop = sql.SQL("DROP TABLE IF EXISTS {}, {}")
+        conn.execute(drop.format(own.state, own.materialized))
 
 
 def replace(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
@@ -91,15 +93,15 @@ def _is_as_recorded(
     return all(there in (None, storage) for storage, there in pairs)
 
 
-def _index(conn: Connection, statement: str) -> None:
+def _index(conn: Connection, statement: sql.Composed) -> None:
     try:
         with conn.transaction():
-            conn.execute(statement.encode())
+            conn.execute(statement)
     except psycopg.errors.InvalidObjectDefinition:
-        log.info("no index for lookups", statement=statement)
+        log.info("no index for lookups", statement=statement.as_string(conn))
 
 
-def _statements(planned: QueryPlan, block: Block, names: BlockNames) -> list[str]:
+def _statements(planned: QueryPlan, block: Block, names: BlockNames) -> list[sql.Composed]:
     return state_sql(block, names.at(block.position), inner=block is not planned.block)
 
 
@@ -110,9 +112,8 @@ def _storage(planned: QueryPlan, block: Block, names: BlockNames) -> str:
     """
     # With the name at creation: the names of state tables contain the id.
     named = BlockNames(names.id, "", "")
-    return hashlib.md5(
-        "; ".join(_statements(planned, block, named)).encode(), usedforsecurity=False
-    ).hexdigest()
+    statements = sql.SQL("; ").join(_statements(planned, block, named))
+    return hashlib.md5(statements.as_bytes(), usedforsecurity=False).hexdigest()
 
 
 def _recorded(
@@ -125,9 +126,9 @@ def _recorded(
     )
 
 
-def relation_oid(conn: Connection, relation: str) -> int:
+def relation_oid(conn: Connection, relation: sql.Identifier) -> int:
     """Return the oid of an existing relation."""
-    row = conn.execute("SELECT %s::regclass::oid::int8", (relation,)).fetchone()
+    row = conn.execute("SELECT %s::regclass::oid::int8", (relation.as_string(),)).fetchone()
     assert row is not None
     oid: int = row[0]
     return oid

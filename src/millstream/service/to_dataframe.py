@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from psycopg import sql
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, functions
 
-from millstream.algebra.table import quoted
 from millstream.algebra.types import Column
-from millstream.algebra.wire import number_wire_of, wire_of
+from millstream.algebra.wire import Wire, number_wire_of, wire_of
+from millstream.postgres.composed import Printed, listed
 from millstream.postgres.copy import fetch
 from millstream.service.app import App
 from millstream.service.verb import verb
@@ -27,20 +28,29 @@ def to_dataframe(app: App, name: str) -> DataFrame:
     columns = [output.column for output in app.plan(table).block.outputs]
     wires = [wire_of(column.type) for column in columns]
     native = [column.type.base in _NATIVE for column in columns]
-    listed = [
-        f"{quoted(c.name)}::text" if own else wire.encode_sql(quoted(c.name))
-        for c, wire, own in zip(columns, wires, native, strict=True)
+    values = [
+        _sent(column, wire, native=own)
+        for column, wire, own in zip(columns, wires, native, strict=True)
     ]
     types = [
         pa.string() if own else wire.arrow_type for wire, own in zip(wires, native, strict=True)
     ]
     names = [f"c{number}" for number in range(len(columns))]
     schema = pa.schema([*zip(names, types, strict=True), ("__one", pa.int32())])
-    rows = fetch(app.conn, f"SELECT {', '.join(listed)}, 1 FROM {table.qualified}", schema)
+    query = sql.SQL("SELECT {columns}, 1 FROM {table}").format(
+        columns=listed(values), table=sql.Identifier(table.schema_name, table.name)
+    )
+    rows = fetch(app.conn, query, schema)
     made = app.engine().spark.createDataFrame(rows.select(names))
     return made.select(
         *(_converted(name, column) for name, column in zip(names, columns, strict=True))
     )
+
+
+def _sent(column: Column, wire: Wire, *, native: bool) -> sql.Composable:
+    """Return the SQL that sends a column: the text of what Spark converts itself."""
+    own = sql.Identifier(column.name)
+    return sql.SQL("{}::text").format(own) if native else Printed(wire.encode_sql(own.as_string()))
 
 
 def _converted(name: str, column: Column) -> SparkColumn:

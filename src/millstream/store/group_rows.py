@@ -9,21 +9,21 @@ with a count.
 from __future__ import annotations
 
 import pyarrow as pa
+from psycopg import sql
 
 from millstream.algebra.block import AggregateHead, Block
+from millstream.postgres.composed import Printed, aliased, listed
 from millstream.store.decode import decoded_columns
 from millstream.store.names import BlockNames
 from millstream.store.state import empty_select, id_sql, sent_keys
 
 
-def wanted_sql(head: AggregateHead, names: BlockNames) -> str:
+def wanted_sql(head: AggregateHead, names: BlockNames) -> sql.Composed:
     """Return a query of the wire keys of the touched groups that have rows."""
-    keys = sent_keys(head) or ["1"]
-    rows = "CASE WHEN g.absolute THEN g.n0 ELSE coalesce(s.n0, 0) + g.n0 END"
-    return (
-        f"SELECT {', '.join([*keys, '1'])} FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id "
-        f"WHERE {rows} > 0"
-    )
+    return sql.SQL(
+        "SELECT {keys}, 1 FROM {groups} AS g LEFT JOIN {state} AS s ON s.id = g.id "
+        "WHERE CASE WHEN g.absolute THEN g.n0 ELSE coalesce(s.n0, 0) + g.n0 END > 0"
+    ).format(keys=listed(sent_keys(head)), groups=names.groups, state=names.state)
 
 
 def no_rows_sql(head: AggregateHead) -> pa.Table:
@@ -32,30 +32,37 @@ def no_rows_sql(head: AggregateHead) -> pa.Table:
     return pa.schema([*columns, ("__net", pa.int64())]).empty_table()
 
 
-def holistic_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
+def holistic_sql(block: Block, head: AggregateHead, names: BlockNames) -> sql.Composed | None:
     """Return a query of the holistic aggregates of the touched groups that have rows, by the
-    group's id.
+    group's id; None if there are none.
     """
     if not head.holistic:
-        return ""
-    values = ", ".join(f"{one.expr} AS {one.name}" for one in head.holistic)
-    if not head.keys:
-        # Also over no rows: there is always one group.
-        return (
-            f"SELECT {id_sql(head, 'r')} AS id, {values} FROM {group_rows_sql(block, head, names)}"
-        )
-    return f"SELECT r.id, {values} FROM {group_rows_sql(block, head, names)} GROUP BY r.id"
+        return None
+    # Without keys also over no rows: there is always one group.
+    grouped = sql.SQL("SELECT r.id, {values} FROM {rows} GROUP BY r.id")
+    ungrouped = sql.SQL("SELECT {id} AS id, {values} FROM {rows}")
+    return (grouped if head.keys else ungrouped).format(
+        id=id_sql(head, "r"),
+        values=listed(aliased(Printed(one.expr), one.name) for one in head.holistic),
+        rows=group_rows_sql(block, head, names),
+    )
 
 
-def group_rows_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
+def group_rows_sql(block: Block, head: AggregateHead, names: BlockNames) -> sql.Composed:
     """Return a FROM item `r` of the group rows, each as often as it occurs, in the query's own
     types.
     """
     columns = (*head.keys, *head.row_columns)
-    decoded = ", ".join(decoded_columns(columns)) or "1 AS one"
-    rows = f"SELECT {decoded} FROM {names.group_rows} AS d CROSS JOIN generate_series(1, d.__net)"
+    rows = sql.SQL(
+        "SELECT {columns} FROM {sent} AS d CROSS JOIN generate_series(1, d.__net)"
+    ).format(
+        columns=listed(decoded_columns(columns) or [sql.SQL("1 AS one")]), sent=names.group_rows
+    )
     if len(block.branches) == 1 and any(c.type.collation != "none" for c in columns):
         # A cast has the database's collation; in a union that of the query's own column comes
         # first.
-        rows = f"{empty_select(block, [c.name for c in columns], names)} UNION ALL {rows}"
-    return f"(SELECT {id_sql(head, 'm')} AS id, m.* FROM ({rows}) AS m) AS r"
+        like = empty_select(block, [c.name for c in columns], names)
+        rows = sql.SQL("{like} UNION ALL {rows}").format(like=like, rows=rows)
+    return sql.SQL("(SELECT {id} AS id, m.* FROM ({rows}) AS m) AS r").format(
+        id=id_sql(head, "m"), rows=rows
+    )

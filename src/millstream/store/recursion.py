@@ -13,143 +13,192 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from psycopg import sql
+
 from millstream.algebra.block import LEVEL, RecursionBlock, RecursionTerm
-from millstream.algebra.table import ROW, quoted
-from millstream.algebra.text_io import staged_sql
+from millstream.algebra.table import ROW
 from millstream.algebra.wire import wire_of
+from millstream.postgres.composed import (
+    Printed,
+    aliased,
+    all_of,
+    listed,
+    row_text,
+    union_all,
+)
 from millstream.postgres.copy import postgres_type
 from millstream.store.decode import consolidated_sql, decoded_rows
 from millstream.store.materialized_rows import change_sql, copies_sql, filled_sql, stored_copies_sql
-from millstream.store.names import PART, BlockNames, row_hash
-from millstream.store.staging_columns import columns_of, sent_key_sql, stages, unstage
+from millstream.store.names import PART, BlockNames
+from millstream.store.staging_columns import columns_of, sent_key, staged, staged_key, unstage
+from millstream.store.state import outputs_sql, row_id
 
 
-def tables_sql(block: RecursionBlock, names: BlockNames) -> list[str]:
+def tables_sql(block: RecursionBlock, names: BlockNames) -> list[sql.Composed]:
     """Return the statements that create the staging tables."""
-    made = {}
-    for number, term in enumerate(block.terms):
-        columns = [
-            f"{quoted(c.name)} {postgres_type(c.wire.arrow_type)}" for c in term.block.columns
-        ]
-        made[names.of_term(number).delta] = (
-            f"({', '.join([*columns, '__net bigint', '__run int'])})"
+    deltas = [_delta_table(term, names.of_term(number)) for number, term in enumerate(block.terms)]
+    return [*deltas, *(_steps_table(block, names, name) for name in (names.steps, names.gone))]
+
+
+def _delta_table(term: RecursionTerm, names: BlockNames) -> sql.Composed:
+    columns = [
+        sql.SQL("{} {}").format(
+            sql.Identifier(column.name), sql.SQL(postgres_type(column.wire.arrow_type))
         )
-    own = columns_of(block)
-    rows = f"SELECT part, {_columns(block)}, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.materialized}"
-    if stages(own):
-        listed = ", ".join(f"{staged_sql(quoted(c.name), c.type)} AS {quoted(c.name)}" for c in own)
-        rows = f"SELECT part, {listed}, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.materialized}"
-    made |= dict.fromkeys((names.steps, names.gone), f"AS {rows} WITH NO DATA")
-    return [
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {name.removeprefix('pg_temp.')} {what}"
-        for name, what in made.items()
+        for column in term.block.columns
     ]
+    return sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {delta} ({columns})").format(
+        delta=names.delta,
+        columns=listed([*columns, sql.SQL("__net bigint"), sql.SQL("__run int")]),
+    )
 
 
-def step(block: RecursionBlock, relation: str, number: int) -> str:
+def _steps_table(block: RecursionBlock, names: BlockNames, name: sql.Identifier) -> sql.Composed:
+    columns = [aliased(staged(sql.Identifier(c.name), c.type), c.name) for c in columns_of(block)]
+    return sql.SQL(
+        "CREATE TEMPORARY TABLE IF NOT EXISTS {name} AS SELECT part, {columns}, "
+        "0::bigint AS __ms_net, 0 AS __ms_step FROM {materialized} WITH NO DATA"
+    ).format(name=name, columns=listed(columns), materialized=names.materialized)
+
+
+def step(block: RecursionBlock, relation: sql.Identifier, number: int) -> sql.Composed:
     """Return the rows of one step as a FROM item."""
-    return f"(SELECT * FROM {_typed(block, relation)} AS t WHERE __ms_step = {number})"
+    return sql.SQL("(SELECT * FROM {} AS t WHERE __ms_step = {})").format(
+        _typed(block, relation), number
+    )
 
 
-def _typed(block: RecursionBlock, relation: str) -> str:
+def _typed(block: RecursionBlock, relation: sql.Identifier) -> sql.Composable:
     """Return the rows of `steps` or `gone` in the recursion's types, as a FROM item without an
     alias.
     """
-    return unstage(columns_of(block), relation, "s.part", "s.__ms_net", "s.__ms_step")
+    others = [sql.Identifier("s", name) for name in ("part", "__ms_net", "__ms_step")]
+    return unstage(columns_of(block), relation, *others)
 
 
-def _staged(block: RecursionBlock, alias: str) -> str:
+def _staged(block: RecursionBlock, alias: str) -> sql.Composed:
     """Return the columns of typed rows in the types of staging tables."""
-    return ", ".join(staged_sql(f"{alias}{quoted(c.name)}", c.type) for c in columns_of(block))
+    return listed(staged(sql.Identifier(alias, c.name), c.type) for c in columns_of(block))
 
 
 # -- what the terms give ---------------------------------------------------------------------
 
 
-def _columns(block: RecursionBlock, alias: str = "") -> str:
-    return ", ".join(f"{alias}{quoted(output.column.name)}" for output in block.outputs)
+def _columns(block: RecursionBlock, *alias: str) -> list[sql.Identifier]:
+    return [sql.Identifier(*alias, column.name) for column in columns_of(block)]
 
 
-def _part(block: RecursionBlock) -> str:
+def _part(block: RecursionBlock) -> sql.Composed:
     """Return what identifies a row: in a set its values, compared by PostgreSQL's `=`; otherwise
     its exact text.
     """
-    columns = [f"x.{quoted(output.column.name)}" for output in block.outputs]
-    if block.each_once:
-        columns = [
-            wire_of(o.column.type).key_sql(c) for o, c in zip(block.outputs, columns, strict=True)
-        ]
-    return f"encode({row_hash(columns)}, 'hex')::uuid"
+    columns = _columns(block, "x")
+    if not block.each_once:
+        return row_id(columns)
+    types = [column.type for column in columns_of(block)]
+    return row_id([sent_key(c, wire_of(t)) for c, t in zip(columns, types, strict=True)])
 
 
-def _summed(term: RecursionTerm, names: BlockNames, where: str, net: str, left: str) -> str:
+def _summed(
+    term: RecursionTerm, names: BlockNames, where: sql.Composable, net: sql.Composable, left: str
+) -> sql.Composed:
     """Return a query of the consolidated rows of a term's delta that match a condition."""
-    columns = [quoted(column.name) for column in term.block.columns]
-    total = f"sum({net})::bigint"
-    grouped = f" GROUP BY {', '.join(columns)}" if columns else ""
-    listed = ", ".join([*columns, f"{total} AS __net"])
-    return f"(SELECT {listed} FROM {names.delta} WHERE {where}{grouped} HAVING {total} {left})"
+    columns = [sql.Identifier(column.name) for column in term.block.columns]
+    total = sql.SQL("sum({})::bigint").format(net)
+    grouped = sql.SQL(" GROUP BY {}").format(listed(columns)) if columns else sql.SQL("")
+    return sql.SQL(
+        "(SELECT {columns} FROM {delta} WHERE {where}{grouped} HAVING {total} {left})"
+    ).format(
+        columns=listed([*columns, aliased(total, "__net")]),
+        delta=names.delta,
+        where=where,
+        grouped=grouped,
+        total=total,
+        left=sql.SQL(left),
+    )
+
+
+_NET = sql.SQL("__net")
 
 
 def _given(
     block: RecursionBlock,
     names: BlockNames,
-    where: str,
+    where: sql.Composable,
     left: str,
     *,
-    net: str = "__net",
+    net: sql.Composable = _NET,
     level: int | None = None,
-) -> str:
+) -> sql.Composed:
     """Return a query of the rows that all terms derive: part, columns, net."""
     parts = []
     for number, term in enumerate(block.terms):
         own = names.of_term(number)
-        outputs = ", ".join(
-            f"{output.expr} AS {quoted(output.column.name)}" for output in term.block.outputs
-        )
-        asked = [f"{_level(term)} = {level}"] if level is not None else []
-        asked += [term.block.having] if term.block.having else []
-        kept = f" WHERE {' AND '.join(asked)}" if asked else ""
         rows = decoded_rows(term.block, own, _summed(term, own, where, net, left))
-        parts.append(f"SELECT {outputs}, d.__net AS __ms_net FROM {rows}{kept}")
-    return f"SELECT {_part(block)} AS part, x.* FROM ({' UNION ALL '.join(parts)}) AS x"
+        parts.append(_derived(term, rows, level))
+    return sql.SQL("SELECT {part} AS part, x.* FROM ({rows}) AS x").format(
+        part=_part(block), rows=union_all(parts)
+    )
+
+
+def _derived(term: RecursionTerm, rows: sql.Composable, level: int | None) -> sql.Composed:
+    """Return a query of the rows that one term derives, of one level or of all."""
+    asked: list[sql.Composable] = []
+    if level is not None:
+        asked.append(sql.SQL("{} = {}").format(_level(term), level))
+    if term.block.having:
+        asked.append(Printed(term.block.having))
+    where = sql.SQL(" WHERE {}").format(all_of(asked)) if asked else sql.SQL("")
+    return sql.SQL("SELECT {outputs}, d.__net AS __ms_net FROM {rows}{where}").format(
+        outputs=outputs_sql(term.block), rows=rows, where=where
+    )
 
 
 # -- UNION ALL: level by level ---------------------------------------------------------------
 
 
-def _level(term: RecursionTerm) -> str:
-    return next(output.expr for output in term.block.outputs if output.column.name == LEVEL)
+def _level(term: RecursionTerm) -> Printed:
+    outputs = term.block.outputs
+    return next(Printed(output.expr) for output in outputs if output.column.name == LEVEL)
 
 
-def levels_sql(block: RecursionBlock, names: BlockNames) -> str:
+def levels_sql(block: RecursionBlock, names: BlockNames) -> sql.Composed:
     """Return a query of the levels that the changes themselves affect."""
     parts = []
     for number, term in enumerate(block.terms):
         own = names.of_term(number)
-        rows = decoded_rows(term.block, own, f"(SELECT * FROM {own.delta} WHERE __run = 0)")
-        parts.append(f"SELECT {_level(term)} AS level FROM {rows}")
-    return f"SELECT DISTINCT x.level FROM ({' UNION ALL '.join(parts)}) AS x"
+        changes = sql.SQL("(SELECT * FROM {} WHERE __run = 0)").format(own.delta)
+        rows = decoded_rows(term.block, own, changes)
+        parts.append(sql.SQL("SELECT {} AS level FROM {}").format(_level(term), rows))
+    return sql.SQL("SELECT DISTINCT x.level FROM ({}) AS x").format(union_all(parts))
 
 
-def level_sql(block: RecursionBlock, names: BlockNames, level: int) -> str:
+def level_sql(block: RecursionBlock, names: BlockNames, level: int) -> sql.Composed:
     """Return the statement that computes the net of each row of a level, from the changes and from
     the level before.
     """
-    given = _given(block, names, f"__run IN (0, {level})", "<> 0", level=level)
-    consolidated = consolidated_sql(given, "x.part", "__ms_net")
-    staged = _staged(block, "z.")
-    return f"INSERT INTO {names.steps} SELECT part, {staged}, total, {level} FROM ({consolidated}) AS z"
-
-
-def overdrawn_sql(names: BlockNames) -> str:
-    """Return a query of the number of rows of which more copies are to be deleted than exist."""
-    return (
-        f"SELECT count(*) FROM {names.steps} AS b WHERE {stored_copies_sql(names)} + b.__ms_net < 0"
+    runs = sql.SQL("__run IN (0, {})").format(level)
+    given = _given(block, names, runs, "<> 0", level=level)
+    return sql.SQL(
+        "INSERT INTO {steps} SELECT part, {columns}, total, {level} FROM ({consolidated}) AS z"
+    ).format(
+        steps=names.steps,
+        columns=_staged(block, "z"),
+        level=level,
+        consolidated=consolidated_sql(given, sql.SQL("x.part"), "__ms_net"),
     )
 
 
-def carry_out_levels_sql(block: RecursionBlock, names: BlockNames, *, full: bool) -> list[str]:
+def overdrawn_sql(names: BlockNames) -> sql.Composed:
+    """Return a query of the number of rows of which more copies are to be deleted than exist."""
+    return sql.SQL("SELECT count(*) FROM {} AS b WHERE {} + b.__ms_net < 0").format(
+        names.steps, stored_copies_sql(names)
+    )
+
+
+def carry_out_levels_sql(
+    block: RecursionBlock, names: BlockNames, *, full: bool
+) -> list[sql.Composed]:
     """Return the statements that record the images and apply them to the stored rows."""
     rows = copies_sql(block, names, _typed(block, names.steps), full=full)
     return [*filled_sql(block, names, rows), *change_sql(block, names, full=full)]
@@ -158,43 +207,48 @@ def carry_out_levels_sql(block: RecursionBlock, names: BlockNames, *, full: bool
 # -- UNION: delete and rederive --------------------------------------------------------------
 
 
-def lost_sql(block: RecursionBlock, names: BlockNames) -> str:
+def lost_sql(block: RecursionBlock, names: BlockNames) -> sql.Composed:
     """Return the statement that deletes stored rows which lost a derivation by the changes
     themselves.
     """
-    return _taken(block, names, f"SELECT part FROM ({_given(block, names, 'true', '< 0')}) AS g", 0)
+    return _taken(block, names, _given(block, names, sql.SQL("true"), "< 0"), 0)
 
 
-def lost_with_sql(block: RecursionBlock, names: BlockNames, run: int, number: int) -> str:
+def lost_with_sql(block: RecursionBlock, names: BlockNames, run: int, number: int) -> sql.Composed:
     """Return the statement that deletes stored rows with a derivation from deleted rows, unless it
     is a new one.
     """
-    where = f"__run = {run} OR (__run = 0 AND __net > 0)"
-    net = f"CASE __run WHEN {run} THEN __net ELSE -__net END"
-    return _taken(
-        block,
-        names,
-        f"SELECT part FROM ({_given(block, names, where, '> 0', net=net)}) AS g",
-        number,
+    where = sql.SQL("__run = {run} OR (__run = 0 AND __net > 0)").format(run=run)
+    net = sql.SQL("CASE __run WHEN {run} THEN __net ELSE -__net END").format(run=run)
+    return _taken(block, names, _given(block, names, where, "> 0", net=net), number)
+
+
+def _taken(
+    block: RecursionBlock, names: BlockNames, given: sql.Composable, number: int
+) -> sql.Composed:
+    return sql.SQL(
+        "INSERT INTO {gone} SELECT k.part, {columns}, 1, {number} FROM {materialized} AS k "
+        "WHERE k.part IN (SELECT part FROM ({given}) AS g) "
+        "AND NOT EXISTS (SELECT FROM {gone} AS o WHERE o.part = k.part)"
+    ).format(
+        gone=names.gone,
+        columns=_staged(block, "k"),
+        number=number,
+        materialized=names.materialized,
+        given=given,
     )
 
 
-def _taken(block: RecursionBlock, names: BlockNames, parts: str, number: int) -> str:
-    return (
-        f"INSERT INTO {names.gone} SELECT k.part, {_staged(block, 'k.')}, 1, {number} FROM {names.materialized} AS k "
-        f"WHERE k.part IN ({parts}) "
-        f"AND NOT EXISTS (SELECT FROM {names.gone} AS o WHERE o.part = k.part)"
-    )
-
-
-def take_out_sql(names: BlockNames) -> str:
+def take_out_sql(names: BlockNames) -> sql.Composed:
     """Return the statement that removes deleted rows from the stored ones, so that they do not
     derive each other.
     """
-    return f"DELETE FROM {names.materialized} AS k USING {names.gone} AS o WHERE o.part = k.part"
+    return sql.SQL("DELETE FROM {} AS k USING {} AS o WHERE o.part = k.part").format(
+        names.materialized, names.gone
+    )
 
 
-def forget_sql(block: RecursionBlock, names: BlockNames) -> list[str]:
+def forget_sql(block: RecursionBlock, names: BlockNames) -> list[sql.Composed]:
     """Return the statement that clears the deltas of the steps, which are evaluated again over the
     remaining rows.
     """
@@ -203,73 +257,91 @@ def forget_sql(block: RecursionBlock, names: BlockNames) -> list[str]:
         for number, term in enumerate(block.terms)
         if term.itself is not None
     ]
-    return [f"TRUNCATE {', '.join(deltas)}"]
+    return [sql.SQL("TRUNCATE {}").format(listed(deltas))]
 
 
-def keys_sql(term: RecursionTerm, names: BlockNames) -> str:
+def keys_sql(term: RecursionTerm, names: BlockNames) -> sql.Composed:
     """Return a query of the wire keys by which derivations of the deleted rows are looked up."""
     wires = {column.name: column.wire for column in term.block.columns}
     types = {output.column.name: output.column.type for output in term.block.outputs}
     values = [
-        sent_key_sql(f"o.{quoted(column)}", wires[body], types[column])
+        staged_key(sql.Identifier("o", column), wires[body], types[column])
         for column, body in term.found_by
     ]
-    return f"SELECT DISTINCT {', '.join([*values, '1'])} FROM {names.gone} AS o"
+    return sql.SQL("SELECT DISTINCT {columns} FROM {gone} AS o").format(
+        columns=listed([*values, sql.SQL("1")]), gone=names.gone
+    )
 
 
 def found_sql(
     block: RecursionBlock, names: BlockNames, runs: Sequence[int], number: int, *, full: bool
-) -> str:
+) -> sql.Composed:
     """Return the statement that inserts each row which was derived in these runs and does not exist
     yet.
     """
-    listed = ", ".join(map(str, runs))
-    return _new(
-        block, names, _given(block, names, f"__run IN ({listed})", "> 0"), number, full=full
-    )
+    where = sql.SQL("__run IN ({})").format(listed(map(sql.Literal, runs)))
+    return _new(block, names, _given(block, names, where, "> 0"), number, full=full)
 
 
-def rederived_sql(block: RecursionBlock, names: BlockNames, run: int) -> str:
+def rederived_sql(block: RecursionBlock, names: BlockNames, run: int) -> sql.Composed:
     """Return the statement that inserts again deleted rows which have a derivation from the
     remaining rows.
     """
-    given = f"{_given(block, names, f'__run = {run}', '> 0')}"
-    of_them = (
-        f"SELECT g.* FROM ({given}) AS g WHERE g.part IN (SELECT o.part FROM {names.gone} AS o)"
-    )
+    given = _given(block, names, sql.SQL("__run = {}").format(run), "> 0")
+    of_them = sql.SQL(
+        "SELECT g.* FROM ({given}) AS g WHERE g.part IN (SELECT o.part FROM {gone} AS o)"
+    ).format(given=given, gone=names.gone)
     return _new(block, names, of_them, 0, full=False)
 
 
-def _new(block: RecursionBlock, names: BlockNames, given: str, number: int, *, full: bool) -> str:
+def _new(
+    block: RecursionBlock, names: BlockNames, given: sql.Composable, number: int, *, full: bool
+) -> sql.Composed:
     places = [names.steps] if full else [names.steps, names.materialized]
-    there = " AND ".join(
-        f"NOT EXISTS (SELECT FROM {place} AS t WHERE t.part = g.part)" for place in places
-    )
-    return (
-        f"INSERT INTO {names.steps} SELECT DISTINCT ON (g.part) g.part, {_staged(block, 'g.')}, 1, {number} "
-        f"FROM ({given}) AS g WHERE {there}"
+    absent = sql.SQL("NOT EXISTS (SELECT FROM {} AS t WHERE t.part = g.part)")
+    return sql.SQL(
+        "INSERT INTO {steps} SELECT DISTINCT ON (g.part) g.part, {columns}, 1, {number} "
+        "FROM ({given}) AS g WHERE {absent}"
+    ).format(
+        steps=names.steps,
+        columns=_staged(block, "g"),
+        number=number,
+        given=given,
+        absent=all_of(absent.format(place) for place in places),
     )
 
 
-def carry_out_set_sql(block: RecursionBlock, names: BlockNames, *, full: bool) -> list[str]:
+def carry_out_set_sql(
+    block: RecursionBlock, names: BlockNames, *, full: bool
+) -> list[sql.Composed]:
     """Return the statements that store the derived rows, and record how they differ from the
     deleted ones.
     """
-    if full:
-        rows = f"SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t"
-        return [*filled_sql(block, names, rows), *change_sql(block, names, full=True)]
-    went, came = (
-        _images(block, *pair) for pair in ((names.gone, names.steps), (names.steps, names.gone))
+    rows = sql.SQL("SELECT part, {} FROM {} AS t").format(
+        listed(_columns(block)), _typed(block, names.steps)
     )
-    return [
-        f"INSERT INTO {names.changes} SELECT 'D', {went} UNION ALL SELECT 'I', {came}",
-        f"INSERT INTO {names.materialized} SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t",
-    ]
+    if full:
+        return [*filled_sql(block, names, rows), *change_sql(block, names, full=True)]
+    images = sql.SQL(
+        "INSERT INTO {changes} SELECT 'D', {went} UNION ALL SELECT 'I', {came}"
+    ).format(
+        changes=names.changes,
+        went=_images(block, names.gone, names.steps),
+        came=_images(block, names.steps, names.gone),
+    )
+    return [images, sql.SQL("INSERT INTO {} {}").format(names.materialized, rows)]
 
 
-def _images(block: RecursionBlock, of: str, but: str) -> str:
-    texts = [f"ROW({_columns(block, alias)})::text" for alias in ("o.", "t.")]
-    return (
-        f"{_columns(block, 'o.')}, NULL::text AS {ROW}, o.part AS {PART} FROM {of} AS o "
-        f"WHERE NOT EXISTS (SELECT FROM {but} AS t WHERE t.part = o.part AND {texts[0]} = {texts[1]})"
+def _images(block: RecursionBlock, of: sql.Identifier, but: sql.Identifier) -> sql.Composed:
+    return sql.SQL(
+        "{columns}, NULL::text AS {row}, o.part AS {part} FROM {of} AS o "
+        "WHERE NOT EXISTS (SELECT FROM {but} AS t WHERE t.part = o.part AND {here} = {there})"
+    ).format(
+        columns=listed(_columns(block, "o")),
+        row=sql.Identifier(ROW),
+        part=sql.Identifier(PART),
+        of=of,
+        but=but,
+        here=row_text(_columns(block, "o")),
+        there=row_text(_columns(block, "t")),
     )

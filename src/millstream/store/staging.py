@@ -17,6 +17,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from psycopg import sql
+
 from millstream.algebra.block import Block, GroupedBlock, RecursionBlock
 from millstream.postgres.connection import Connection
 from millstream.store.names import BlockNames
@@ -28,27 +30,32 @@ SMALL_BYTES = 1 << 20
 LARGE_BYTES = 8 << 20
 
 
-def clear(conn: Connection, names: Sequence[str]) -> None:
+def clear(conn: Connection, names: Sequence[sql.Identifier]) -> None:
     """Clear those of these staging tables that exist."""
     query = (
-        "SELECT 'pg_temp.' || relname, pg_relation_size(oid) FROM pg_class "
-        "WHERE relnamespace = pg_my_temp_schema() AND relname = ANY(%s)"
+        "SELECT place, pg_relation_size(to_regclass(name)) FROM unnest(%s::text[]) WITH ORDINALITY "
+        "AS n (name, place) WHERE to_regclass(name) IS NOT NULL"
     )
-    sizes = conn.execute(query, ([name.removeprefix("pg_temp.") for name in names],)).fetchall()
-    statements = [f"DELETE FROM {name}" for name, size in sizes if 0 < size <= SMALL_BYTES]
-    statements += [f"TRUNCATE {name}" for name, size in sizes if size > SMALL_BYTES]
+    sizes = conn.execute(query, ([name.as_string() for name in names],)).fetchall()
+    statements = [_clear_sql(names[place - 1], size) for place, size in sizes if size > 0]
     if statements:
-        conn.execute("; ".join(statements).encode(), prepare=False)
+        conn.execute(sql.SQL("; ").join(statements), prepare=False)
+
+
+def _clear_sql(name: sql.Identifier, size: int) -> sql.Composed:
+    if size > SMALL_BYTES:
+        return sql.SQL("TRUNCATE {}").format(name)
+    return sql.SQL("DELETE FROM {}").format(name)
 
 
 def release(conn: Connection) -> None:
     """Truncate large staging tables to free their disk space. Call it outside of a transaction."""
     query = (
-        "SELECT format('pg_temp.%%I', relname) FROM pg_class WHERE relnamespace = pg_my_temp_schema() "
+        "SELECT relname FROM pg_class WHERE relnamespace = pg_my_temp_schema() "
         "AND relkind = 'r' AND starts_with(relname, 'ms_') AND pg_relation_size(oid) > %s"
     )
     for (name,) in conn.execute(query, (LARGE_BYTES,)).fetchall():
-        conn.execute(f"TRUNCATE {name}".encode())
+        conn.execute(sql.SQL("TRUNCATE {}").format(sql.Identifier("pg_temp", name)))
 
 
 # -- shapes ----------------------------------------------------------------------------------
@@ -62,7 +69,7 @@ def shapes(
 
     Staged columns come from the block, and from the relations that the block maintains.
     """
-    relations = {names.target for names in asked}
+    relations = {names.target.as_string() for names in asked}
     relations |= {
         name
         for names, blocks in asked.items()
@@ -78,7 +85,7 @@ def shapes(
 
 def _stored(names: BlockNames, block: Block) -> tuple[str, ...]:
     own = names.at(block.position)
-    return own.state, own.materialized, own.shown
+    return tuple(name.as_string() for name in (own.state, own.materialized, own.shown))
 
 
 def _columns(conn: Connection, relations: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
@@ -98,7 +105,7 @@ def _shape(
     names: BlockNames, block: Block, columns: Mapping[str, list[tuple[str, str]]], *, last: bool
 ) -> str:
     # The columns of the stream table are staged by position, so their names do not matter.
-    target = [type_ for _, type_ in columns.get(names.target, ())] if last else []
+    target = [type_ for _, type_ in columns.get(names.target.as_string(), ())] if last else []
     stored = [columns.get(relation, []) for relation in _stored(names, block)]
     terms = block.terms if isinstance(block, RecursionBlock) else ()
     sent = [_sent(block), *(_sent(term.block) for term in terms)]

@@ -1,5 +1,5 @@
-"""Convert rows to the columns of staging tables, which have built-in types only (see
-`algebra.text_io`).
+"""Convert values and rows to the columns of staging tables, which have built-in types only (see
+`algebra.text_io`), and back.
 
 `stage` converts typed rows for a staging table, `unstage` converts them back. If no column has a
 user-defined type, both return their argument.
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from psycopg import sql
+
+from millstream.algebra import text_io
 from millstream.algebra.block import Block
-from millstream.algebra.table import quoted
-from millstream.algebra.text_io import staged_sql, unstaged_sql
 from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import Wire
+from millstream.postgres.composed import Printed, aliased, listed
 
 
 def stages(columns: Sequence[Column]) -> bool:
@@ -26,31 +28,66 @@ def columns_of(block: Block) -> list[Column]:
     return [output.column for output in block.outputs]
 
 
-def stage(columns: Sequence[Column], rows: str, *others: str) -> str:
+def stage(
+    columns: Sequence[Column], rows: sql.Composable, *others: sql.Composable
+) -> sql.Composable:
     """Convert a query with these typed columns and others to one for a staging table."""
     if not stages(columns):
         return rows
-    listed = [f"{staged_sql(f's.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in columns]
-    return f"SELECT {', '.join([*others, *listed])} FROM ({rows}) AS s"
+    own = [aliased(staged(sql.Identifier("s", c.name), c.type), c.name) for c in columns]
+    return sql.SQL("SELECT {columns} FROM ({rows}) AS s").format(
+        columns=listed([*others, *own]), rows=rows
+    )
 
 
-def unstage(columns: Sequence[Column], relation: str, *others: str) -> str:
+def unstage(
+    columns: Sequence[Column], relation: sql.Composable, *others: sql.Composable
+) -> sql.Composable:
     """Return a staging table with these columns and others as a FROM item of typed rows, without an
     alias.
     """
     if not stages(columns):
         return relation
-    listed = [f"{unstaged_sql(f's.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in columns]
-    return f"(SELECT {', '.join([*others, *listed])} FROM {relation} AS s)"
+    own = [aliased(unstaged(sql.Identifier("s", c.name), c.type), c.name) for c in columns]
+    return sql.SQL("(SELECT {columns} FROM {relation} AS s)").format(
+        columns=listed([*others, *own]), relation=relation
+    )
 
 
-def received_sql(sent: str, wire: Wire, type_: PgType) -> str:
+# -- single values: the conversions are those of `algebra.text_io` and `algebra.wire` --------
+
+
+def staged(value: sql.Composable, type_: PgType) -> sql.Composable:
+    """Return a value as a staging table stores it."""
+    if not type_.is_user_defined:
+        return value
+    return Printed(text_io.staged_sql(value.as_string(), type_))
+
+
+def unstaged(value: sql.Composable, type_: PgType) -> sql.Composable:
+    """Return the value that a staging table stores, in its own type."""
+    if not type_.is_user_defined:
+        return value
+    return Printed(text_io.unstaged_sql(value.as_string(), type_))
+
+
+def decoded(sent: sql.Composable, wire: Wire, type_: PgType) -> Printed:
+    """Return the value that Spark sent, in its own type."""
+    return Printed(wire.decode_sql(sent.as_string(), type_))
+
+
+def sent_key(value: sql.Composable, wire: Wire) -> Printed:
+    """Return the key that is sent to Spark for a value."""
+    return Printed(wire.key_sql(value.as_string()))
+
+
+def received(sent: sql.Composable, wire: Wire, type_: PgType) -> sql.Composable:
     """Convert a value from Spark for a staging table; a user-defined type stays the text that was
     sent.
     """
-    return sent if type_.output else staged_sql(wire.decode_sql(sent, type_), type_)
+    return sent if type_.output else staged(decoded(sent, wire, type_), type_)
 
 
-def sent_key_sql(staged: str, wire: Wire, type_: PgType) -> str:
+def staged_key(value: sql.Composable, wire: Wire, type_: PgType) -> sql.Composable:
     """Convert a key in a staging table to its wire form for Spark."""
-    return staged if type_.output else wire.key_sql(unstaged_sql(staged, type_))
+    return value if type_.output else sent_key(unstaged(value, type_), wire)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from psycopg import sql
 from sqlglot import exp
 
 from millstream.algebra.block import (
@@ -34,32 +35,56 @@ from millstream.algebra.block import (
 )
 from millstream.algebra.expr import Expr, Ref, transform
 from millstream.algebra.relation import Order, Project
-from millstream.algebra.table import ROW, quoted
-from millstream.algebra.text_io import staged_sql, unstaged_sql
+from millstream.algebra.table import ROW
+from millstream.algebra.types import PgType
 from millstream.large_stack import on_large_stack
-from millstream.store.names import PART, BlockNames, row_hash
-from millstream.store.staging_columns import columns_of, received_sql, sent_key_sql
+from millstream.postgres.composed import (
+    Printed,
+    aliased,
+    in_parentheses,
+    listed,
+    one_of,
+    row_text,
+)
+from millstream.store.names import PART, BlockNames, from_item, row_hash
+from millstream.store.staging_columns import (
+    columns_of,
+    decoded,
+    received,
+    staged,
+    staged_key,
+    unstaged,
+)
 
 
-def create_sql(block: Block, head: AggregateHead, names: BlockNames) -> list[str]:
+def create_sql(block: Block, head: AggregateHead, names: BlockNames) -> list[sql.Composed]:
     """Return the statements that create the state table, with types and collations of the query's
     expressions.
     """
     own = [*(key.name for key in head.keys), *(one.column for one in head.extremes if one.column)]
-    source = empty_select(block, list(dict.fromkeys(own)), names)
-    columns = [f"b.{quoted(key.name)}::{key.type.name} AS {quoted(key.name)}" for key in head.keys]
-    columns += [f"{_initial(one)} AS {quoted(one.name)}" for one in head.accumulators]
-    columns += [f"{_of_nothing(one, block, head, names)} AS {one.name}" for one in head.holistic]
+    columns = [aliased(_typed(sql.Identifier("b", k.name), k.type), k.name) for k in head.keys]
+    columns += [aliased(_initial(one), one.name) for one in head.accumulators]
+    columns += [aliased(_of_nothing(one, block, head, names), one.name) for one in head.holistic]
+    create = sql.SQL(
+        "CREATE TABLE {state} AS SELECT NULL::uuid AS id, {columns} FROM ({source}) AS b"
+    ).format(
+        state=names.state,
+        columns=listed(columns),
+        source=empty_select(block, list(dict.fromkeys(own)), names),
+    )
     least = "> 0" if head.keys else ">= 0"
-    statements = [
-        f"CREATE TABLE {names.state} AS SELECT NULL::uuid AS id, {', '.join(columns)} FROM ({source}) AS b",
-        f"ALTER TABLE {names.state} ADD PRIMARY KEY (id), ADD CONSTRAINT rows_counted CHECK (n0 {least})",
-    ]
-    return statements if head.keys else [*statements, _only_row(block, head, names)]
+    constrain = sql.SQL(
+        "ALTER TABLE {state} ADD PRIMARY KEY (id), ADD CONSTRAINT rows_counted CHECK (n0 {least})"
+    ).format(state=names.state, least=sql.SQL(least))
+    return [create, constrain, *([] if head.keys else [_only_row(block, head, names)])]
+
+
+def _typed(value: sql.Composable, type_: PgType) -> sql.Composed:
+    return sql.SQL("{}::{}").format(value, Printed(type_.name))
 
 
 @on_large_stack
-def empty_select(block: Block, columns: Sequence[str], names: BlockNames) -> str:
+def empty_select(block: Block, columns: Sequence[str], names: BlockNames) -> sql.Composed:
     """Return an empty SELECT of the body's columns as PostgreSQL expressions, which have the right
     collations.
     """
@@ -72,155 +97,198 @@ def empty_select(block: Block, columns: Sequence[str], names: BlockNames) -> str
         for output in branch.body.outputs
         for ref in output.expr.refs
     }
-    typed = {
-        name: f"CAST(NULL AS {type_.name})"
-        for name, type_ in types.items()
-        if type_.collation == "none"
+    values: dict[str, sql.Composable] = {
+        output.name: Printed(output.expr.substitute({**marks, **leaves}).sql)
+        for output in branch.body.outputs
+        if types[output.name].collation != "none"
     }
-    untyped = [output for output in branch.body.outputs if output.name not in typed]
-    found = {output.name: output.expr.substitute({**marks, **leaves}).sql for output in untyped}
-    listed = ", ".join(f"{typed.get(name) or found[name]} AS {quoted(name)}" for name in columns)
-    tables = ", ".join(one.scan.item(names.source(one.scan.table)) for one in branch.inputs)
-    return f"SELECT {listed or '1'} FROM {tables} WHERE false"
+    values |= {name: _null(type_) for name, type_ in types.items() if type_.collation == "none"}
+    tables = [from_item(one.scan, names.source(one.scan.table)) for one in branch.inputs]
+    return sql.SQL("SELECT {columns} FROM {tables} WHERE false").format(
+        columns=listed([aliased(values[name], name) for name in columns] or [sql.SQL("1")]),
+        tables=listed(tables),
+    )
 
 
-def _initial(one: Accumulator) -> str:
+def _null(type_: PgType) -> sql.Composed:
+    return sql.SQL("CAST(NULL AS {})").format(Printed(type_.name))
+
+
+def _initial(one: Accumulator) -> sql.Composed:
     if one.strategy == "extreme":
         assert one.column is not None
-        return f"b.{quoted(one.column)}::{one.type.name}"
-    return f"0::{one.type.name}"
+        return _typed(sql.Identifier("b", one.column), one.type)
+    return _typed(sql.SQL("0"), one.type)
 
 
 def _of_nothing(
     one: HolisticAggregate, block: Block, head: AggregateHead, names: BlockNames
-) -> str:
+) -> sql.Composed:
     """Return a holistic aggregate over no rows, which has the right type and collation."""
-    return f"(SELECT {one.expr} FROM ({empty_select(block, [c.name for c in head.row_columns], names)}) AS r)"
+    rows = empty_select(block, [c.name for c in head.row_columns], names)
+    return sql.SQL("(SELECT {} FROM ({}) AS r)").format(Printed(one.expr), rows)
 
 
-def _only_row(block: Block, head: AggregateHead, names: BlockNames) -> str:
+def _only_row(block: Block, head: AggregateHead, names: BlockNames) -> sql.Composed:
     """Return the statement that inserts the only group of an aggregate without keys."""
-    values = ["NULL" if one.strategy == "extreme" else "0" for one in head.accumulators]
+    values = [id_sql(head, "x"), *(_of_no_rows(one) for one in head.accumulators)]
     values += [_of_nothing(one, block, head, names) for one in head.holistic]
-    return f"INSERT INTO {names.state} VALUES ({id_sql(head, 'x')}, {', '.join(values)})"
+    return sql.SQL("INSERT INTO {} VALUES ({})").format(names.state, listed(values))
 
 
-def id_sql(head: AggregateHead, alias: str) -> str:
+def _of_no_rows(one: Accumulator) -> sql.Composable:
+    """Return the value of an accumulator over no rows."""
+    return sql.SQL("NULL") if one.strategy == "extreme" else sql.SQL("0")
+
+
+def id_sql(head: AggregateHead, alias: str) -> sql.Composable:
     """Return the expression for a group's id."""
     if not head.keys:
-        return "'00000000-0000-0000-0000-000000000000'::uuid"
-    keys = [f"{alias}.{quoted(key.name)}" for key in head.keys]
-    return f"encode({row_hash(keys)}, 'hex')::uuid"
+        return sql.SQL("'00000000-0000-0000-0000-000000000000'::uuid")
+    return row_id([sql.Identifier(alias, key.name) for key in head.keys])
 
 
-def groups_table_sql(head: AggregateHead, names: BlockNames) -> str:
+def row_id(columns: Sequence[sql.Composable]) -> sql.Composed:
+    """Return the expression for the hash of a row as a uuid."""
+    return sql.SQL("encode({}, 'hex')::uuid").format(row_hash(columns))
+
+
+def groups_table_sql(head: AggregateHead, names: BlockNames) -> sql.Composed:
     """Return the staging table of touched groups: the change of their state, or the new state."""
-    keys = [f"{staged_sql(quoted(key.name), key.type)} AS {quoted(key.name)}" for key in head.keys]
-    columns = ["id", *keys, "false AS absolute"]
-    for one in head.accumulators:
-        if one.strategy == "extreme":
-            columns += [
-                f"{staged_sql(one.name, one.type)} AS {one.name}_{way}" for way in ("in", "out")
-            ]
-        else:
-            columns.append(one.name)
-    return (
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.groups.removeprefix('pg_temp.')} "
-        f"AS SELECT {', '.join(columns)} FROM {names.state} WITH NO DATA"
+    columns: list[sql.Composable] = [sql.Identifier("id")]
+    columns += [aliased(staged(sql.Identifier(k.name), k.type), k.name) for k in head.keys]
+    columns.append(sql.SQL("false AS absolute"))
+    for one, name in head.state_columns:
+        stored = sql.Identifier(one.name)
+        columns.append(stored if name == one.name else aliased(staged(stored, one.type), name))
+    return sql.SQL(
+        "CREATE TEMPORARY TABLE IF NOT EXISTS {groups} AS SELECT {columns} FROM {state} WITH NO DATA"
+    ).format(groups=names.groups, columns=listed(columns), state=names.state)
+
+
+def decode_sql(head: AggregateHead, names: BlockNames, *, absolute: bool) -> sql.Composed:
+    """Return the statement that fills `groups` from the rows that Spark sent."""
+    values = [aliased(_decoded(one, name, names), name) for one, name in head.state_columns]
+    sent = sql.SQL("SELECT {columns} FROM {delta} AS d").format(
+        columns=listed([*_received_keys(head), *values]), delta=names.delta
+    )
+    chosen = [
+        id_sql(head, "x"),
+        *(sql.Identifier("x", key.name) for key in head.keys),
+        sql.Literal(absolute),
+        *(sql.Identifier("x", name) for _, name in head.state_columns),
+    ]
+    return sql.SQL("INSERT INTO {groups} ({filled}) SELECT {chosen} FROM ({sent}) AS x").format(
+        groups=names.groups, filled=_filled(head), chosen=listed(chosen), sent=sent
     )
 
 
-def decode_sql(head: AggregateHead, names: BlockNames, *, absolute: bool) -> str:
-    """Return the statement that fills `groups` from the rows that Spark sent."""
-    values = [f"{_decoded(one, name, names.state)} AS {name}" for one, name in head.state_columns]
-    inner = f"SELECT {', '.join(_received_keys(head) + values)} FROM {names.delta} AS d"
-    listed = [f"x.{quoted(key.name)}" for key in head.keys]
-    outer = [
-        id_sql(head, "x"),
-        *listed,
-        str(absolute).lower(),
-        *(f"x.{name}" for _, name in head.state_columns),
-    ]
-    return f"INSERT INTO {names.groups} ({_filled(head)}) SELECT {', '.join(outer)} FROM ({inner}) AS x"
-
-
-def _received_keys(head: AggregateHead) -> list[str]:
+def _received_keys(head: AggregateHead) -> list[sql.Composed]:
     """Return the sent keys in the types of `groups`.
 
     Their text, and so the group's id, is that of the values.
     """
-    found = [(quoted(key.name), key) for key in head.keys]
-    return [f"{received_sql(f'd.{name}', key.wire, key.type)} AS {name}" for name, key in found]
+    return [
+        aliased(received(sql.Identifier("d", key.name), key.wire, key.type), key.name)
+        for key in head.keys
+    ]
 
 
-def _filled(head: AggregateHead) -> str:
-    return ", ".join(
-        [
-            "id",
-            *(quoted(key.name) for key in head.keys),
-            "absolute",
-            *(name for _, name in head.state_columns),
-        ]
-    )
+def _filled(head: AggregateHead) -> sql.Composed:
+    """Return the columns of `groups`."""
+    keys = [key.name for key in head.keys]
+    own = ["id", *keys, "absolute", *(name for _, name in head.state_columns)]
+    return listed(map(sql.Identifier, own))
 
 
-def _decoded(one: Accumulator, name: str, state: str) -> str:
+def _decoded(one: Accumulator, name: str, names: BlockNames) -> sql.Composable:
     assert one.wire is not None
-    if one.strategy == "extreme" and one.order is None:
-        # PostgreSQL picks the best of the candidates, by its own order: the collation is the
-        # state's.
-        value = one.wire.decode_sql("v", one.type)
-        typed = f"SELECT {one.name} FROM {state} WHERE false UNION ALL SELECT {value}"
-        candidates = f"{typed} FROM jsonb_array_elements_text(d.{name}::jsonb) AS v"
-        return staged_sql(
-            f"(SELECT {one.function}(c.{one.name}) FROM ({candidates}) AS c)", one.type
-        )
-    return received_sql(f"d.{name}", one.wire, one.type)
+    sent = sql.Identifier("d", name)
+    if one.strategy != "extreme" or one.order is not None:
+        return received(sent, one.wire, one.type)
+    # PostgreSQL picks the best of the candidates, by its own order: the collation is the state's.
+    best = sql.SQL(
+        "(SELECT {best}({column}) FROM (SELECT {stored} FROM {state} WHERE false UNION ALL "
+        "SELECT {value} FROM jsonb_array_elements_text({sent}::jsonb) AS v) AS c)"
+    ).format(
+        best=sql.SQL(one.function),
+        column=sql.Identifier("c", one.name),
+        stored=sql.Identifier(one.name),
+        state=names.state,
+        value=decoded(sql.Identifier("v"), one.wire, one.type),
+        sent=sent,
+    )
+    return staged(best, one.type)
 
 
-def lost_sql(head: AggregateHead, names: BlockNames) -> str:
+def lost_sql(head: AggregateHead, names: BlockNames) -> sql.Composed:
     """Return a query of the wire keys of the groups that must be recomputed.
 
     These are all groups with rows if something is always recomputed; otherwise those whose stored
     extreme was deleted and not replaced by an inserted value.
     """
-    keys = sent_keys(head) or ["1"]
-    lost = "true" if head.recomputed else " OR ".join(_lost(one, head) for one in head.extremes)
-    return (
-        f"SELECT {', '.join([*keys, '1'])} FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id "
-        f"WHERE coalesce(s.n0, 0) + g.n0 > 0 AND ({lost})"
+    lost = one_of(_lost(one, head) for one in head.extremes)
+    return sql.SQL(
+        "SELECT {keys}, 1 FROM {groups} AS g LEFT JOIN {state} AS s ON s.id = g.id "
+        "WHERE coalesce(s.n0, 0) + g.n0 > 0 AND ({lost})"
+    ).format(
+        keys=listed(sent_keys(head)),
+        groups=names.groups,
+        state=names.state,
+        lost=sql.SQL("true") if head.recomputed else lost,
     )
 
 
-def sent_keys(head: AggregateHead) -> list[str]:
-    """Return the keys of `groups` in their wire form."""
-    return [sent_key_sql(f"g.{quoted(key.name)}", key.wire, key.type) for key in head.keys]
+def sent_keys(head: AggregateHead) -> list[sql.Composable]:
+    """Return the keys of `groups` in their wire form; a constant if there are none."""
+    keys = [staged_key(sql.Identifier("g", key.name), key.wire, key.type) for key in head.keys]
+    return keys or [sql.SQL("1")]
 
 
-def _lost(one: Accumulator, head: AggregateHead) -> str:
-    came, went = (unstaged_sql(f"g.{one.name}_{way}", one.type) for way in ("in", "out"))
-    present = next(
+def _lost(one: Accumulator, head: AggregateHead) -> sql.Composed:
+    came = sql.Identifier("g", f"{one.name}_in")
+    went = sql.Identifier("g", f"{one.name}_out")
+    reached, better = ("<=", ">") if one.function == "min" else (">=", "<")
+    noticed = sql.SQL(" AND {} > {}").format(sql.Identifier("s", one.name), one.level)
+    present = _present(one, head)
+    return sql.SQL(
+        "({stored_present} + {present} > 0 AND {gone} {reached} {stored}"
+        " AND ({came} IS NULL OR {incoming} {better} {stored}){noticed})"
+    ).format(
+        stored_present=sql.Identifier("s", present),
+        present=sql.Identifier("g", present),
+        gone=unstaged(went, one.type),
+        reached=sql.SQL(reached),
+        stored=sql.Identifier("s", one.name),
+        came=came,
+        incoming=unstaged(came, one.type),
+        better=sql.SQL(better),
+        noticed=noticed if one.level is not None else sql.SQL(""),
+    )
+
+
+def _present(one: Accumulator, head: AggregateHead) -> str:
+    """Return the name of the accumulator that counts the values of an extreme."""
+    return next(
         a.name for a in head.accumulators if a.function == "present" and a.column == one.column
     )
-    reached, better = ("<=", ">") if one.function == "min" else (">=", "<")
-    noticed = f" AND s.{one.name} > {one.level}" if one.level is not None else ""
-    return (
-        f"(s.{present} + g.{present} > 0 AND {went} {reached} s.{one.name}"
-        f" AND (g.{one.name}_in IS NULL OR {came} {better} s.{one.name}){noticed})"
-    )
 
 
-def forget_sql(head: AggregateHead, names: BlockNames) -> str:
+def forget_sql(head: AggregateHead, names: BlockNames) -> sql.Composed:
     """Return the statement that removes recomputed groups from `groups`; `delta` has their
     replacements.
     """
-    inner = f"SELECT {', '.join(_received_keys(head)) or '1'} FROM {names.delta} AS d"
-    return (
-        f"DELETE FROM {names.groups} WHERE id IN (SELECT {id_sql(head, 'x')} FROM ({inner}) AS x)"
+    return sql.SQL(
+        "DELETE FROM {groups} WHERE id IN (SELECT {id} FROM (SELECT {keys} FROM {delta} AS d) AS x)"
+    ).format(
+        groups=names.groups,
+        id=id_sql(head, "x"),
+        keys=listed(_received_keys(head) or [sql.SQL("1")]),
+        delta=names.delta,
     )
 
 
-def renamed_sql(head: AggregateHead, names: BlockNames) -> str | None:
+def renamed_sql(head: AggregateHead, names: BlockNames) -> sql.Composed | None:
     """Return the DELETE of groups whose id is no longer the hash of their keys; None if there can
     be none.
 
@@ -230,160 +298,224 @@ def renamed_sql(head: AggregateHead, names: BlockNames) -> str | None:
     """
     if not any(key.type.is_user_defined for key in head.keys):
         return None
-    keys = [staged_sql(f"s.{quoted(key.name)}", key.type) for key in head.keys]
-    return f"DELETE FROM {names.state} AS s WHERE s.id <> encode({row_hash(keys)}, 'hex')::uuid"
-
-
-def vanished_sql(head: AggregateHead, names: BlockNames) -> str:
-    """Return the statement that, after a full read, gives stored groups which were not found zero
-    rows.
-    """
-    keys = [staged_sql(f"s.{quoted(key.name)}", key.type) for key in head.keys]
-    values = ["NULL" if one.strategy == "extreme" else "0" for one, _ in head.state_columns]
-    return (
-        f"INSERT INTO {names.groups} ({_filled(head)}) "
-        f"SELECT {', '.join(['s.id', *keys, 'true', *values])} FROM {names.state} AS s "
-        f"WHERE NOT EXISTS (SELECT FROM {names.groups} AS g WHERE g.id = s.id)"
+    return sql.SQL("DELETE FROM {} AS s WHERE s.id <> {}").format(
+        names.state, row_id(_stored_keys(head))
     )
 
 
-def merge_sql(head: AggregateHead, names: BlockNames, holistic: str = "") -> str:
+def _stored_keys(head: AggregateHead) -> list[sql.Composable]:
+    """Return the keys of the state `s` in the types of `groups`."""
+    return [staged(sql.Identifier("s", key.name), key.type) for key in head.keys]
+
+
+def vanished_sql(head: AggregateHead, names: BlockNames) -> sql.Composed:
+    """Return the statement that, after a full read, gives stored groups which were not found zero
+    rows.
+    """
+    values = [_of_no_rows(one) for one, _ in head.state_columns]
+    return sql.SQL(
+        "INSERT INTO {groups} ({filled}) SELECT {values} FROM {state} AS s "
+        "WHERE NOT EXISTS (SELECT FROM {groups} AS g WHERE g.id = s.id)"
+    ).format(
+        groups=names.groups,
+        filled=_filled(head),
+        values=listed([sql.SQL("s.id"), *_stored_keys(head), sql.SQL("true"), *values]),
+        state=names.state,
+    )
+
+
+def merge_sql(
+    head: AggregateHead, names: BlockNames, holistic: sql.Composable | None = None
+) -> sql.Composed:
     """Return the MERGE into the state.
 
     `holistic` is a query of the holistic aggregates by group id.
     """
-    own = [one.name for one in head.holistic]
-    merged = {one.name: _merged(one, head) for one in head.accumulators} | {
-        name: f"g.{name}" for name in own
-    }
-    update = ", ".join(f"{name} = {value}" for name, value in merged.items())
-    columns = ["id", *(quoted(key.name) for key in head.keys), *merged]
-    values = [
-        "g.id",
-        *(f"g.{quoted(key.name)}" for key in head.keys),
-        *(_incoming(one) for one in head.accumulators),
-    ]
-    values += [f"g.{name}" for name in own]
-    now, stored = list(merged.values()), [f"s.{name}" for name in merged]
-    same = f"ROW({', '.join(stored)})::text IS NOT DISTINCT FROM ROW({', '.join(now)})::text"
-    gone = (
-        f"WHEN MATCHED AND {_merged(head.accumulators[0], head)} = 0 THEN DELETE "
-        if head.keys
-        else ""
+    merged: dict[str, sql.Composable] = {one.name: _merged(one, head) for one in head.accumulators}
+    merged |= {one.name: sql.Identifier("g", one.name) for one in head.holistic}
+    gone = sql.SQL("WHEN MATCHED AND {} = 0 THEN DELETE ").format(
+        _merged(head.accumulators[0], head)
     )
-    return (
-        f"MERGE INTO {names.state} AS s USING {_touched(head, names, holistic)} AS g ON s.id = g.id {gone}"
-        f"WHEN MATCHED AND {same} THEN DO NOTHING WHEN MATCHED THEN UPDATE SET {update} "
-        f"WHEN NOT MATCHED AND g.n0 <> 0 THEN INSERT ({', '.join(columns)}) VALUES ({', '.join(values)})"
+    inserted = _inserted(head)
+    return sql.SQL(
+        "MERGE INTO {state} AS s USING {touched} AS g ON s.id = g.id {gone}"
+        "WHEN MATCHED AND {stored} IS NOT DISTINCT FROM {now} THEN DO NOTHING "
+        "WHEN MATCHED THEN UPDATE SET {update} "
+        "WHEN NOT MATCHED AND g.n0 <> 0 THEN INSERT ({columns}) VALUES ({values})"
+    ).format(
+        state=names.state,
+        touched=_touched(head, names, holistic),
+        gone=gone if head.keys else sql.SQL(""),
+        stored=row_text(sql.Identifier("s", name) for name in merged),
+        now=row_text(merged.values()),
+        update=listed(_assigned(name, value) for name, value in merged.items()),
+        columns=listed(map(sql.Identifier, inserted)),
+        values=listed(inserted.values()),
     )
 
 
-def _touched(head: AggregateHead, names: BlockNames, holistic: str) -> str:
+def _assigned(name: str, value: sql.Composable) -> sql.Composed:
+    return sql.SQL("{} = {}").format(sql.Identifier(name), value)
+
+
+def _inserted(head: AggregateHead) -> dict[str, sql.Composable]:
+    """Return the columns of a new group, with their values."""
+    own = ["id", *(key.name for key in head.keys)]
+    columns: dict[str, sql.Composable] = {name: sql.Identifier("g", name) for name in own}
+    columns |= {one.name: _incoming(one) for one in head.accumulators}
+    return columns | {one.name: sql.Identifier("g", one.name) for one in head.holistic}
+
+
+def _touched(
+    head: AggregateHead, names: BlockNames, holistic: sql.Composable | None
+) -> sql.Composable:
     """Return the rows of `groups` in the types of the state, with the holistic aggregates."""
-    own = [(quoted(key.name), key.type) for key in head.keys]
-    own += [(f"{one.name}_in", one.type) for one in head.extremes]
-    if not holistic and not any(type_.is_user_defined for _, type_ in own):
+    typed = [(key.name, key.type) for key in head.keys]
+    typed += [(f"{one.name}_in", one.type) for one in head.extremes]
+    if holistic is None and not any(type_.is_user_defined for _, type_ in typed):
         return names.groups
-    listed = [
-        "t.id",
-        "t.absolute",
-        *(f"t.{one.name}" for one in head.accumulators if one.strategy != "extreme"),
-    ]
-    listed += [f"{unstaged_sql(f't.{name}', type_)} AS {name}" for name, type_ in own]
-    listed += [f"x.{one.name}" for one in head.holistic]
-    joined = f" LEFT JOIN ({holistic}) AS x ON x.id = t.id" if holistic else ""
-    return f"(SELECT {', '.join(listed)} FROM {names.groups} AS t{joined})"
+    own = [one.name for one in head.accumulators if one.strategy != "extreme"]
+    columns: list[sql.Composable] = [sql.Identifier("t", n) for n in ("id", "absolute", *own)]
+    columns += [aliased(unstaged(sql.Identifier("t", n), type_), n) for n, type_ in typed]
+    columns += [sql.Identifier("x", one.name) for one in head.holistic]
+    joined = sql.SQL(" LEFT JOIN ({}) AS x ON x.id = t.id")
+    return sql.SQL("(SELECT {columns} FROM {groups} AS t{joined})").format(
+        columns=listed(columns),
+        groups=names.groups,
+        joined=sql.SQL("") if holistic is None else joined.format(holistic),
+    )
 
 
-def _incoming(one: Accumulator) -> str:
-    return f"g.{one.name}_in" if one.strategy == "extreme" else f"g.{one.name}"
+def _incoming(one: Accumulator) -> sql.Identifier:
+    return sql.Identifier("g", f"{one.name}_in" if one.strategy == "extreme" else one.name)
 
 
-def _merged(one: Accumulator, head: AggregateHead) -> str:
+def _merged(one: Accumulator, head: AggregateHead) -> sql.Composable:
     """Return the new value of an accumulator."""
-    incoming = _incoming(one)
-    if one.strategy == "sum":
-        return f"CASE WHEN g.absolute THEN {incoming} ELSE s.{one.name} + {incoming} END"
+    incoming, stored = _incoming(one), sql.Identifier("s", one.name)
     if one.strategy == "recompute":
         return incoming
-    present = next(
-        a for a in head.accumulators if a.function == "present" and a.column == one.column
-    )
-    best = "LEAST" if one.function == "min" else "GREATEST"
-    return (
-        f"CASE WHEN g.absolute THEN {incoming} WHEN s.{present.name} + g.{present.name} = 0 THEN NULL "
+    if one.strategy == "sum":
+        return sql.SQL(
+            "CASE WHEN g.absolute THEN {incoming} ELSE {stored} + {incoming} END"
+        ).format(incoming=incoming, stored=stored)
+    present = _present(one, head)
+    return sql.SQL(
+        "CASE WHEN g.absolute THEN {incoming} WHEN {stored_present} + {present} = 0 THEN NULL "
         # Of equal values the incoming one: the stored one may be what was replaced by it ('1 day', '24 hours').
-        f"ELSE {best}({incoming}, s.{one.name}) END"
+        "ELSE {best}({incoming}, {stored}) END"
+    ).format(
+        incoming=incoming,
+        stored_present=sql.Identifier("s", present),
+        present=sql.Identifier("g", present),
+        best=sql.SQL("LEAST" if one.function == "min" else "GREATEST"),
+        stored=stored,
     )
 
 
 # -- the rows of an inner block --------------------------------------------------------------
 
 
-def shown_sql(block: Block, names: BlockNames, *, temporary: bool = False) -> str:
+def shown_sql(block: Block, names: BlockNames, *, temporary: bool = False) -> sql.Composed:
     """Return the view by which other blocks read this one: expressions over the state."""
-    having = f" WHERE {block.having}" if block.having else ""
     create = "CREATE TEMPORARY VIEW" if temporary else "CREATE VIEW"
-    return f"{create} {names.shown} AS SELECT {_shown(block)} FROM {names.state} AS s{having}"
+    return sql.SQL(
+        "{create} {shown} AS SELECT {outputs}, s.id::text AS {row} FROM {state} AS s{having}"
+    ).format(
+        create=sql.SQL(create),
+        shown=names.shown,
+        outputs=outputs_sql(block),
+        row=sql.Identifier(ROW),
+        state=names.state,
+        having=_having(block),
+    )
 
 
-def _shown(block: Block) -> str:
-    outputs = [f"{output.expr} AS {quoted(output.column.name)}" for output in block.outputs]
-    return ", ".join([*outputs, f"s.id::text AS {ROW}"])
+def outputs_sql(block: Block) -> sql.Composed:
+    """Return the final expressions under the names of the block's columns."""
+    return listed(aliased(Printed(output.expr), output.column.name) for output in block.outputs)
 
 
-def changes_table_sql(block: Block, names: BlockNames) -> str:
+def _having(block: Block) -> sql.Composable:
+    return sql.SQL(" WHERE {}").format(Printed(block.having)) if block.having else sql.SQL("")
+
+
+def changes_table_sql(block: Block, names: BlockNames) -> sql.Composed:
     """Return the staging table of images: the action, the block's outputs, and the position of the
     row.
     """
-    own = [(quoted(column.name), column.type) for column in columns_of(block)]
-    listed = [f"{staged_sql(f'v.{name}', type_)} AS {name}" for name, type_ in own]
-    listed += [f"v.{ROW}", f"v.{PART}"] if isinstance(block, MaterializedBlock) else [f"v.{ROW}"]
-    return (
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.changes.removeprefix('pg_temp.')} "
-        f"AS SELECT NULL::text AS __ms_action, {', '.join(listed)} FROM {names.shown} AS v WITH NO DATA"
+    own = [aliased(staged(sql.Identifier("v", c.name), c.type), c.name) for c in columns_of(block)]
+    ours = [ROW, PART] if isinstance(block, MaterializedBlock) else [ROW]
+    return sql.SQL(
+        "CREATE TEMPORARY TABLE IF NOT EXISTS {changes} "
+        "AS SELECT NULL::text AS __ms_action, {columns} FROM {shown} AS v WITH NO DATA"
+    ).format(
+        changes=names.changes,
+        columns=listed([*own, *(sql.Identifier("v", name) for name in ours)]),
+        shown=names.shown,
     )
 
 
-def images_sql(block: Block, names: BlockNames, action: str) -> str:
+def images_sql(block: Block, names: BlockNames, action: str) -> sql.Composed:
     """Return the statement that records the outputs of touched groups: 'D' before the MERGE, 'I'
     after it.
     """
-    having = f" WHERE {block.having}" if block.having else ""
-    outputs = [staged_sql(f"({output.expr})", output.column.type) for output in block.outputs]
-    return (
-        f"INSERT INTO {names.changes} SELECT '{action}', {', '.join([*outputs, 's.id::text'])} "
-        f"FROM {names.groups} AS g JOIN {names.state} AS s ON s.id = g.id{having}"
+    outputs = [
+        staged(in_parentheses(Printed(output.expr)), output.column.type) for output in block.outputs
+    ]
+    return sql.SQL(
+        "INSERT INTO {changes} SELECT {action}, {outputs}, s.id::text "
+        "FROM {groups} AS g JOIN {state} AS s ON s.id = g.id{having}"
+    ).format(
+        changes=names.changes,
+        action=sql.Literal(action),
+        outputs=listed(outputs),
+        groups=names.groups,
+        state=names.state,
+        having=_having(block),
     )
 
 
-def unchanged_sql(block: Block, names: BlockNames) -> str:
+def unchanged_sql(block: Block, names: BlockNames) -> sql.Composed:
     """Return the statement that removes pairs of equal images."""
-    listed = ", ".join(f"c.{quoted(output.column.name)}" for output in block.outputs)
-    text = f"ROW({listed})::text"
-    return (
-        f"DELETE FROM {names.changes} WHERE {ROW} IN (SELECT c.{ROW} FROM {names.changes} AS c GROUP BY c.{ROW} "
-        f"HAVING count(*) = 2 AND min({text}) = max({text}))"
+    return sql.SQL(
+        "DELETE FROM {changes} WHERE {row} IN (SELECT c.{row} FROM {changes} AS c GROUP BY c.{row} "
+        "HAVING count(*) = 2 AND min({text}) = max({text}))"
+    ).format(
+        changes=names.changes,
+        row=sql.Identifier(ROW),
+        text=row_text(sql.Identifier("c", column.name) for column in columns_of(block)),
     )
 
 
-def index_sql(block: Block, names: BlockNames, reader: Input, columns: Sequence[str]) -> str:
+def index_sql(
+    block: Block, names: BlockNames, reader: Input, columns: Sequence[str]
+) -> sql.Composed:
     """Return the statement that creates an index for lookups in the block."""
     leaves = [reader.leaf(column) for column in columns]
     fixed = [leaf for leaf in leaves if leaf.wire.arrow != "string"] or leaves[:1]
-    keys = [_over_stored(leaf.expr, block, reader).sql for leaf in fixed]
+    keys = [Printed(_over_stored(leaf.expr, block, reader).sql) for leaf in fixed]
     # A text may be too long for a btree; only equality is asked for.
     how = " USING hash" if len(fixed) == 1 and fixed[0].wire.arrow == "string" else ""
-    return f"CREATE INDEX ON {_stored(block, names)}{how} ({', '.join(f'({key})' for key in keys)})"
+    return sql.SQL("CREATE INDEX ON {stored}{how} ({keys})").format(
+        stored=_stored(block, names), how=sql.SQL(how), keys=listed(map(in_parentheses, keys))
+    )
 
 
-def order_index_sql(block: Block, names: BlockNames, reader: Input, order: Sequence[Order]) -> str:
+def order_index_sql(
+    block: Block, names: BlockNames, reader: Input, order: Sequence[Order]
+) -> sql.Composed:
     """Return the statement that creates an index for reading the first rows of a block in order."""
-    keys = [f"({_over_stored(one.expr, block, reader)}) {one.how}" for one in order]
-    return f"CREATE INDEX ON {_stored(block, names)} ({', '.join(keys)})"
+    keys = [
+        sql.SQL("({}) {}").format(
+            Printed(_over_stored(one.expr, block, reader).sql), Printed(one.how)
+        )
+        for one in order
+    ]
+    return sql.SQL("CREATE INDEX ON {} ({})").format(_stored(block, names), listed(keys))
 
 
-def _stored(block: Block, names: BlockNames) -> str:
+def _stored(block: Block, names: BlockNames) -> sql.Identifier:
     return names.materialized if isinstance(block, MaterializedBlock) else names.state
 
 
@@ -391,7 +523,9 @@ def _over_stored(expression: Expr, block: Block, reader: Input) -> Expr:
     """Return an expression over what a block shows, over what it stores."""
     outputs = {Ref(reader.scan.alias, output.column.name): output for output in block.outputs}
     if isinstance(block, MaterializedBlock):
-        return expression.substitute({ref: Expr(quoted(ref.column)) for ref in outputs})
+        return expression.substitute(
+            {ref: Expr.of(exp.column(ref.column, quoted=True)) for ref in outputs}
+        )
     return expression.substitute(
         {ref: _without_alias(Expr(f"({o.expr})"), "s") for ref, o in outputs.items()}
     )

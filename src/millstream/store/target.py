@@ -12,154 +12,193 @@ the table is complete. Rows are compared by their exact text.
 
 from __future__ import annotations
 
-from millstream.algebra.block import AggregateBlock, Block
-from millstream.algebra.table import literal, quoted
-from millstream.algebra.text_io import staged_sql, unstaged_sql
-from millstream.algebra.types import PgType
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from millstream.algebra.block import AggregateBlock, Block, Output
+from millstream.algebra.types import Column, PgType
+from millstream.postgres.composed import (
+    Printed,
+    aliased,
+    all_of,
+    listed,
+    one_of,
+    row_text,
+    union_all,
+)
 from millstream.store.decode import consolidated_sql, decoded_rows
 from millstream.store.names import ROW_ID, BlockNames, row_hash
+from millstream.store.staging_columns import staged, unstaged
 
 # A btree's entry has 2704 bytes at most, with its header.
 _LONGEST_ENTRY = 2600
-_LONG = {"text": "", "varchar": "::text", "bpchar": "::text", "bytea": ""}
+_LONG = {
+    "text": sql.SQL("(md5({}))"),
+    "varchar": sql.SQL("(md5({}::text))"),
+    "bpchar": sql.SQL("(md5({}::text))"),
+    "bytea": sql.SQL("(md5({}))"),
+}
 
 
-def create_sql(block: Block, names: BlockNames, query: str) -> list[str]:
+@dataclass(frozen=True)
+class _StoredColumn:
+    """A column of the target, and of the staging table `rows` under a name that no user's equals."""
+
+    staged: str
+    stored: str
+    type: PgType | None = None
+    """The type of the target's column if staging has another; None if it is the same."""
+
+    def of(self, alias: str) -> sql.Identifier:
+        """Return the staged column of this alias."""
+        return sql.Identifier(alias, self.staged)
+
+    def of_target(self, alias: str) -> sql.Identifier:
+        """Return the target's column of this alias."""
+        return sql.Identifier(alias, self.stored)
+
+    def to_stage(self, value: sql.Composable) -> sql.Composable:
+        """Return a value in the type of the staging table."""
+        return staged(value, self.type) if self.type else value
+
+
+def create_sql(block: Block, names: BlockNames, query: Printed) -> list[sql.Composed]:
     """Return the statements that create the table: the columns of the query, and its key or row id."""
-    statements = [f"CREATE TABLE {names.target} AS {query} WITH NO DATA"]
-    if block.key.kind == "row_id":
-        return [
-            *statements,
-            f"ALTER TABLE {names.target} ADD COLUMN {ROW_ID} bytea NOT NULL PRIMARY KEY",
-        ]
-    return [*statements, index_sql(block, names)]
+    create = sql.SQL("CREATE TABLE {} AS {} WITH NO DATA").format(names.target, query)
+    if block.key.kind != "row_id":
+        return [create, index_sql(block, names)]
+    add = sql.SQL("ALTER TABLE {} ADD COLUMN {} bytea NOT NULL PRIMARY KEY")
+    return [create, add.format(names.target, sql.Identifier(ROW_ID))]
 
 
-def index_sql(block: Block, names: BlockNames) -> str:
+def index_sql(block: Block, names: BlockNames) -> sql.Composed:
     """Return the unique index that identifies rows."""
-    key = block.key
-    if key.kind == "row_id":
-        return f"ALTER TABLE {names.target} ADD PRIMARY KEY ({ROW_ID})"
-    if key.kind == "single":
-        return f"CREATE UNIQUE INDEX ON {names.target} ((true))"
-    columns = ", ".join(map(quoted, key.columns))
-    nulls = " NULLS NOT DISTINCT" if key.nullable else ""
-    return f"CREATE UNIQUE INDEX ON {names.target} ({columns}){nulls}"
+    if block.key.kind == "row_id":
+        add = sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})")
+        return add.format(names.target, sql.Identifier(ROW_ID))
+    if block.key.kind == "single":
+        return sql.SQL("CREATE UNIQUE INDEX ON {} ((true))").format(names.target)
+    return _unique_index(block, names, listed(map(sql.Identifier, block.key.columns)))
 
 
-def long_keys_sql(block: Block, names: BlockNames) -> str | None:
+def _unique_index(block: Block, names: BlockNames, entries: sql.Composable) -> sql.Composed:
+    nulls = " NULLS NOT DISTINCT" if block.key.nullable else ""
+    return sql.SQL("CREATE UNIQUE INDEX ON {target} ({entries}){nulls}").format(
+        target=names.target, entries=entries, nulls=sql.SQL(nulls)
+    )
+
+
+def long_keys_sql(block: Block, names: BlockNames) -> sql.Composed | None:
     """Return a query that finds a new key too long for a unique index; None if no key can be."""
     if block.key.kind != "columns" or not long_columns(block):
         return None
-    size = " + ".join(f"coalesce(pg_column_size(o.{ours}), 0)" for ours, _ in _key(block))
-    return f"SELECT EXISTS (SELECT FROM {names.rows} AS o WHERE o.op IN ('I', 'U') AND {size} > {_LONGEST_ENTRY})"
+    size = sql.SQL("coalesce(pg_column_size({}), 0)")
+    return sql.SQL(
+        "SELECT EXISTS (SELECT FROM {rows} AS o WHERE o.op IN ('I', 'U') AND {size} > {longest})"
+    ).format(
+        rows=names.rows,
+        size=sql.SQL(" + ").join(size.format(column.of("o")) for column in _key(block)),
+        longest=_LONGEST_ENTRY,
+    )
 
 
-def long_columns(block: Block) -> dict[str, str]:
+def long_columns(block: Block) -> dict[str, sql.Composed]:
     """Return the key columns with values of any length, with the expression that replaces each in a
     unique index.
     """
-    types = {output.column.name: output.column.type for output in block.outputs}
-    found = {
-        name: _LONG[types[name].base] for name in block.key.columns if types[name].base in _LONG
+    bases = {output.column.name: output.column.type.base for output in block.outputs}
+    return {
+        name: _LONG[bases[name]].format(sql.Identifier(name))
+        for name in block.key.columns
+        if bases[name] in _LONG
     }
-    return {name: f"(md5({quoted(name)}{cast}))" for name, cast in found.items()}
 
 
-def unique_index_sql(block: Block, names: BlockNames) -> str:
-    """Return the name of the unique index on the key."""
-    columns = ", ".join(map(literal, block.key.columns))
-    own = (
+def unique_index_sql(block: Block, names: BlockNames) -> sql.Composed:
+    """Return the query for schema and name of the unique index on the key."""
+    return sql.SQL(
+        "SELECT n.nspname, c.relname FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid "
+        "JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE i.indrelid = {target}::regclass "
+        "AND i.indisunique AND i.indpred IS NULL AND ("
         "SELECT array_agg(a.attname::text ORDER BY k.place) FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place) "
-        "JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum"
-    )
-    return (
-        "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid "
-        f"JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE i.indrelid = {literal(names.target)}::regclass "
-        f"AND i.indisunique AND i.indpred IS NULL AND ({own}) = ARRAY[{columns}]"
+        "JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) = ARRAY[{columns}]"
+    ).format(
+        target=sql.Literal(names.target.as_string()),
+        columns=listed(map(sql.Literal, block.key.columns)),
     )
 
 
-def long_index_sql(block: Block, names: BlockNames) -> list[str]:
+def long_index_sql(block: Block, names: BlockNames) -> list[sql.Composed]:
     """Return the indexes for long keys: a unique one, and one for lookups; both accept values of
     any length.
     """
     long = long_columns(block)
-    listed = ", ".join(long.get(name, quoted(name)) for name in block.key.columns)
-    nulls = " NULLS NOT DISTINCT" if block.key.nullable else ""
-    return [
-        f"CREATE UNIQUE INDEX ON {names.target} ({listed}){nulls}",
-        f"CREATE INDEX ON {names.target} USING hash ({quoted(next(iter(long)))})",
-    ]
+    entries = [long.get(name, sql.Identifier(name)) for name in block.key.columns]
+    lookup = sql.SQL("CREATE INDEX ON {} USING hash ({})").format(
+        names.target, sql.Identifier(next(iter(long)))
+    )
+    return [_unique_index(block, names, listed(entries)), lookup]
 
 
-def rows_table_sql(block: Block, names: BlockNames) -> str:
+def rows_table_sql(block: Block, names: BlockNames) -> sql.Composed:
     """Return the staging table of planned changes: the target's columns by position, under names of
     our own.
     """
-    types = _types(block)
-    listed = ", ".join(
-        f"{_staged(f't.{theirs}', types.get(ours))} AS {ours}" for ours, theirs in _columns(block)
-    )
-    return (
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.rows.removeprefix('pg_temp.')} "
-        f"AS SELECT NULL::text AS op, NULL::tid AS tid, {listed} FROM {names.target} AS t WITH NO DATA"
-    )
+    columns = [aliased(c.to_stage(c.of_target("t")), c.staged) for c in _columns(block)]
+    return sql.SQL(
+        "CREATE TEMPORARY TABLE IF NOT EXISTS {rows} AS "
+        "SELECT NULL::text AS op, NULL::tid AS tid, {columns} FROM {target} AS t WITH NO DATA"
+    ).format(rows=names.rows, columns=listed(columns), target=names.target)
 
 
-def _columns(block: Block) -> list[tuple[str, str]]:
-    """Return our name and the target's name of each stored column. Ours cannot equal a user's."""
-    columns = [
-        (f"o{number}", quoted(output.column.name)) for number, output in enumerate(block.outputs)
-    ]
-    return [*columns, ("row_id", ROW_ID)] if block.key.kind == "row_id" else columns
+def _columns(block: Block) -> list[_StoredColumn]:
+    """Return the stored columns: those of the query, then the row id, if there is one."""
+    outputs = enumerate(output.column for output in block.outputs)
+    columns = [_StoredColumn(f"o{number}", c.name, _other_type(c)) for number, c in outputs]
+    return [*columns, _StoredColumn("row_id", ROW_ID)] if block.key.kind == "row_id" else columns
 
 
-def _types(block: Block) -> dict[str, PgType]:
-    """Return, by our name, the types of the columns that have another type in staging."""
-    typed = {f"o{number}": output.column.type for number, output in enumerate(block.outputs)}
-    return {ours: type_ for ours, type_ in typed.items() if type_.is_user_defined}
+def _other_type(column: Column) -> PgType | None:
+    return column.type if column.type.is_user_defined else None
 
 
-def _staged(value: str, type_: PgType | None) -> str:
-    return staged_sql(value, type_) if type_ else value
+def _key(block: Block) -> list[_StoredColumn]:
+    """Return the columns of the key."""
+    by_name = {column.stored: column for column in _columns(block)}
+    return [by_name[name] for name in block.key.columns]
 
 
-def _listed(block: Block) -> str:
+def _staged_list(block: Block) -> sql.Composed:
     """Return the columns of new rows `n` in the types of staging tables."""
-    types = _types(block)
-    return ", ".join(_staged(f"n.{ours}", types.get(ours)) for ours in _ours(block))
+    return listed(column.to_stage(column.of("n")) for column in _columns(block))
 
 
-def _planned(block: Block, names: BlockNames) -> str:
+def _planned(block: Block, names: BlockNames) -> sql.Composable:
     """Return the planned changes in the target's types, as a FROM item without an alias."""
-    types = _types(block)
-    if not types:
+    if not any(column.type for column in _columns(block)):
         return names.rows
     # Qualified: it is read along the user's path.
-    values = [
-        f"{unstaged_sql(ours, types[ours])} AS {ours}" if ours in types else ours
-        for ours in _ours(block)
-    ]
-    return f"(SELECT op, tid, {', '.join(values)} FROM {names.rows} AS s)"
+    return sql.SQL("(SELECT op, tid, {values} FROM {rows} AS s)").format(
+        values=listed(map(_unstaged, _columns(block))), rows=names.rows
+    )
 
 
-def _ours(block: Block) -> list[str]:
-    return [ours for ours, _ in _columns(block)]
+def _unstaged(column: _StoredColumn) -> sql.Composable:
+    own = sql.Identifier(column.staged)
+    return aliased(unstaged(own, column.type), column.staged) if column.type else own
 
 
-def _key(block: Block) -> list[tuple[str, str]]:
-    """Return our name and the target's name of each key column."""
-    names = {theirs: ours for ours, theirs in _columns(block)}
-    return [(names[quoted(name)], quoted(name)) for name in block.key.columns]
-
-
-def _outputs(block: Block) -> list[str]:
+def _outputs(block: Block) -> sql.Composed:
     """Return the final expressions under our names."""
-    return [f"{output.expr} AS o{number}" for number, output in enumerate(block.outputs)]
+    return listed(_numbered(n, Printed(output.expr)) for n, output in enumerate(block.outputs))
 
 
-def plan_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
+def _numbered(number: int, value: sql.Composable) -> sql.Composed:
+    return aliased(value, f"o{number}")
+
+
+def plan_sql(block: Block, names: BlockNames, *, full: bool) -> list[sql.Composed]:
     """Return the statements that fill `rows`."""
     if isinstance(block, AggregateBlock):
         statement = _matched(block, names, _group_rows(block, names))
@@ -170,194 +209,266 @@ def plan_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
     return [statement, _vanished(names)] if full else [statement]
 
 
-def merge_sql(block: Block, names: BlockNames) -> str:
-    """Return the MERGE that executes the planned changes."""
-    columns = _columns(block)
-    update = ", ".join(f"{theirs} = o.{ours}" for ours, theirs in columns)
-    listed = ", ".join(theirs for _, theirs in columns)
-    values = ", ".join(f"o.{ours}" for ours, _ in columns)
-    return (
-        f"MERGE INTO {names.target} AS t "
-        f"USING (SELECT * FROM {_planned(block, names)} AS p WHERE op IS NOT NULL) AS o "
-        f"ON t.ctid OPERATOR(pg_catalog.=) o.tid "
-        f"WHEN MATCHED AND o.op OPERATOR(pg_catalog.=) 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET {update} "
-        f"WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})"
+def counts_sql(names: BlockNames) -> sql.Composed:
+    """Return a query of the number of planned changes of each kind."""
+    return sql.SQL("SELECT op, count(*) FROM {} WHERE op IS NOT NULL GROUP BY op").format(
+        names.rows
     )
 
 
-def insert_sql(block: Block, names: BlockNames) -> str:
+def merge_sql(block: Block, names: BlockNames) -> sql.Composed:
+    """Return the MERGE that executes the planned changes."""
+    columns = _columns(block)
+    assigned = sql.SQL("{} = {}")
+    return sql.SQL(
+        "MERGE INTO {target} AS t "
+        "USING (SELECT * FROM {planned} AS p WHERE op IS NOT NULL) AS o "
+        "ON t.ctid OPERATOR(pg_catalog.=) o.tid "
+        "WHEN MATCHED AND o.op OPERATOR(pg_catalog.=) 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET {update} "
+        "WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})"
+    ).format(
+        target=names.target,
+        planned=_planned(block, names),
+        update=listed(assigned.format(sql.Identifier(c.stored), c.of("o")) for c in columns),
+        columns=listed(sql.Identifier(c.stored) for c in columns),
+        values=listed(c.of("o") for c in columns),
+    )
+
+
+def insert_sql(block: Block, names: BlockNames) -> sql.Composed:
     """Return the INSERT that executes a plan without updates and deletes."""
-    listed = ", ".join(theirs for _, theirs in _columns(block))
-    chosen = f"SELECT {', '.join(_ours(block))} FROM {_planned(block, names)} AS p WHERE op OPERATOR(pg_catalog.=) 'I'"
-    return f"INSERT INTO {names.target} ({listed}) {chosen}"
+    columns = _columns(block)
+    return sql.SQL(
+        "INSERT INTO {target} ({columns}) SELECT {values} FROM {planned} AS p WHERE op OPERATOR(pg_catalog.=) 'I'"
+    ).format(
+        target=names.target,
+        columns=listed(sql.Identifier(c.stored) for c in columns),
+        values=listed(sql.Identifier(c.staged) for c in columns),
+        planned=_planned(block, names),
+    )
 
 
-def unwritten_sql(block: Block, names: BlockNames) -> str:
+def unwritten_sql(block: Block, names: BlockNames) -> sql.Composed:
     """Return a query that counts planned rows which are not in the table as planned."""
-    ours = ", ".join(f"o.{mine}" for mine, _ in _columns(block))
-    theirs = ", ".join(f"t.{stored}" for _, stored in _columns(block))
+    missing = sql.SQL(
+        "SELECT FROM {planned} AS o WHERE o.op IN ('I', 'U') AND ({rows}) AND NOT EXISTS ("
+        "SELECT FROM {target} AS t WHERE ({same}) AND {stored} = {wanted})"
+    )
+    columns, planned = _columns(block), _planned(block, names)
+    stored, wanted = (
+        row_text(c.of_target("t") for c in columns),
+        row_text(c.of("o") for c in columns),
+    )
     parts = [
-        f"SELECT FROM {_planned(block, names)} AS o WHERE o.op IN ('I', 'U') AND ({rows}) AND NOT EXISTS ("
-        f"SELECT FROM {names.target} AS t WHERE ({same}) AND ROW({theirs})::text = ROW({ours})::text)"
+        missing.format(
+            planned=planned, rows=rows, target=names.target, same=same, stored=stored, wanted=wanted
+        )
         for rows, same in _found_by(block)
     ]
-    return f"SELECT count(*) FROM ({' UNION ALL '.join(parts)}) AS unwritten"
+    return sql.SQL("SELECT count(*) FROM ({}) AS unwritten").format(union_all(parts))
 
 
-def _found_by(block: Block) -> list[tuple[str, str]]:
+_TRUE = sql.SQL("true")
+
+
+def _found_by(block: Block) -> list[tuple[sql.Composable, sql.Composable]]:
     """Return how to find the stored row of a planned one: (which planned rows, condition).
 
     Rows with a NULL in the key are separate, as in `_matches`.
     """
     if block.key.kind == "single":
-        return [("true", "true")]
+        return [(_TRUE, _TRUE)]
     if block.key.kind == "row_id":
-        return [("true", f"t.{ROW_ID} = o.row_id")]
-    pairs = [(f"t.{stored}", f"o.{mine}") for mine, stored in _key(block)]
-    some_null = " OR ".join(f"{mine} IS NULL" for _, mine in pairs)
-    equal = " AND ".join(f"{stored} = {mine}" for stored, mine in pairs)
-    same = " AND ".join(f"{stored} IS NOT DISTINCT FROM {mine}" for stored, mine in pairs)
-    return [(f"NOT ({some_null})", equal), (some_null, same)]
+        return [(_TRUE, _equal(sql.Identifier("t", ROW_ID), sql.Identifier("o", "row_id")))]
+    pairs = [(column.of_target("t"), column.of("o")) for column in _key(block)]
+    some_null = _some_null([planned for _, planned in pairs])
+    equal = all_of(_equal(*pair) for pair in pairs)
+    same = all_of(sql.SQL("{} IS NOT DISTINCT FROM {}").format(*pair) for pair in pairs)
+    return [(sql.SQL("NOT ({})").format(some_null), equal), (some_null, same)]
+
+
+def _equal(one: sql.Composable, other: sql.Composable) -> sql.Composed:
+    return sql.SQL("{} = {}").format(one, other)
+
+
+def _some_null(columns: list[sql.Identifier]) -> sql.Composed:
+    return one_of(sql.SQL("{} IS NULL").format(column) for column in columns)
 
 
 # -- groups and keyed rows -------------------------------------------------------------------
 
 
-def _group_rows(block: AggregateBlock, names: BlockNames) -> str:
+def _group_rows(block: AggregateBlock, names: BlockNames) -> sql.Composed:
     """Return a query of the touched groups: key, whether the group is in the result, and outputs."""
-    having = f" AND ({block.having})" if block.having else ""
-    # A group that is gone has no state left; its key columns come from the touched group itself.
-    stored = {key.name: unstaged_sql(f"g.{quoted(key.name)}", key.type) for key in block.head.keys}
-    keys = {
-        quoted(o.column.name): f"({stored[o.key]})::{o.column.type.name}"
-        for o in block.outputs
-        if o.key
-    }
-    key = [f"{keys[theirs]} AS key_{ours}" for ours, theirs in _key(block)]
-    own = ["uuid_send(g.id) AS row_id"] if block.key.kind == "row_id" else []
-    outputs = _outputs(block)
-    if block.having:
-        # What HAVING leaves out must not be computed: it may guard a division.
-        outputs = [
-            f"CASE WHEN {block.having} THEN {o.expr} END AS o{n}"
-            for n, o in enumerate(block.outputs)
-        ]
-    return (
-        f"SELECT (s.id IS NOT NULL{having}) IS TRUE AS keep, {', '.join([*key, *outputs, *own])} "
-        f"FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id"
+    having = sql.SQL(" AND ({})").format(Printed(block.having)) if block.having else sql.SQL("")
+    outputs = [_numbered(n, _guarded(block, output)) for n, output in enumerate(block.outputs)]
+    own = [sql.SQL("uuid_send(g.id) AS row_id")] if block.key.kind == "row_id" else []
+    return sql.SQL(
+        "SELECT (s.id IS NOT NULL{having}) IS TRUE AS keep, {columns} "
+        "FROM {groups} AS g LEFT JOIN {state} AS s ON s.id = g.id"
+    ).format(
+        having=having,
+        columns=listed([*_group_keys(block), *outputs, *own]),
+        groups=names.groups,
+        state=names.state,
     )
 
 
-def _keyed_rows(block: Block, names: BlockNames) -> str:
+def _group_keys(block: AggregateBlock) -> list[sql.Composed]:
+    """Return the key columns, from the touched group: a group that is gone has no state left."""
+    types = {key.name: key.type for key in block.head.keys}
+    outputs = {output.column.name: output for output in block.outputs}
+    keys = []
+    for column in _key(block):
+        output = outputs[column.stored]
+        assert output.key is not None
+        value = unstaged(sql.Identifier("g", output.key), types[output.key])
+        typed = sql.SQL("({})::{}").format(value, Printed(output.column.type.name))
+        keys.append(aliased(typed, f"key_{column.staged}"))
+    return keys
+
+
+def _guarded(block: Block, output: Output) -> sql.Composable:
+    """Return a final expression that is not computed for what HAVING leaves out: it may guard a
+    division.
+    """
+    value = Printed(output.expr)
+    if not block.having:
+        return value
+    return sql.SQL("CASE WHEN {} THEN {} END").format(Printed(block.having), value)
+
+
+def _keyed_rows(block: Block, names: BlockNames) -> sql.Composed:
     """Return a query of the new row of each key, or that there is none."""
-    keys = [f"n.{ours}" for ours, _ in _key(block)]
-    shown = ", ".join(f"n.{ours} AS key_{ours}" for ours, _ in _key(block))
-    return (
-        f"SELECT DISTINCT ON ({', '.join(keys)}) n.net > 0 AS keep, {shown}, n.* "
-        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {decoded_rows(block, names)}) AS n "
-        f"ORDER BY {', '.join(keys)}, n.net DESC"
+    key = _key(block)
+    return sql.SQL(
+        "SELECT DISTINCT ON ({keys}) n.net > 0 AS keep, {shown}, n.* "
+        "FROM (SELECT {outputs}, d.__net AS net FROM {rows}) AS n ORDER BY {keys}, n.net DESC"
+    ).format(
+        keys=listed(column.of("n") for column in key),
+        shown=listed(aliased(column.of("n"), f"key_{column.staged}") for column in key),
+        outputs=_outputs(block),
+        rows=decoded_rows(block, names),
     )
 
 
-def _matched(block: Block, names: BlockNames, new: str) -> str:
+def _matched(block: Block, names: BlockNames, new: sql.Composable) -> sql.Composed:
     """Return a query that joins new rows to their stored rows and decides: insert, update or
     delete.
     """
-    ours = _ours(block)
-    texts = [
-        f"ROW({', '.join(f'{alias}.{column}' for column in ours)})::text" for alias in ("t", "n")
-    ]
-    op = (
-        "CASE WHEN t.tid IS NULL THEN CASE WHEN n.keep THEN 'I' END WHEN NOT n.keep THEN 'D' "
-        f"WHEN {texts[0]} IS DISTINCT FROM {texts[1]} THEN 'U' END"
+    columns = _columns(block)
+    select = sql.SQL(
+        "SELECT CASE WHEN t.tid IS NULL THEN CASE WHEN n.keep THEN 'I' END WHEN NOT n.keep THEN 'D' "
+        "WHEN {stored} IS DISTINCT FROM {wanted} THEN 'U' END, t.tid, {columns} "
+        "FROM new AS n LEFT JOIN stored AS t ON "
+    ).format(
+        stored=row_text(c.of("t") for c in columns),
+        wanted=row_text(c.of("n") for c in columns),
+        columns=_staged_list(block),
     )
-    select = f"SELECT {op}, t.tid, {_listed(block)} FROM new AS n LEFT JOIN stored AS t"
-    parts = [
-        f"{select} ON {on}{f' WHERE {where}' if where else ''}" for on, where in _matches(block)
-    ]
-    stored = ", ".join(f"{theirs} AS {mine}" for mine, theirs in _columns(block))
-    return (
-        f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({new}), "
-        f"stored AS NOT MATERIALIZED (SELECT ctid AS tid, {stored} FROM {names.target}) {' UNION ALL '.join(parts)}"
+    return sql.SQL(
+        "INSERT INTO {rows} WITH new AS MATERIALIZED ({new}), "
+        "stored AS NOT MATERIALIZED (SELECT ctid AS tid, {stored} FROM {target}) {decided}"
+    ).format(
+        rows=names.rows,
+        new=new,
+        stored=listed(aliased(sql.Identifier(c.stored), c.staged) for c in columns),
+        target=names.target,
+        decided=union_all(select + match for match in _matches(block)),
     )
 
 
-def _matches(block: Block) -> list[tuple[str, str]]:
-    """Return how new rows join stored ones: (condition, which new rows).
+def _matches(block: Block) -> list[sql.Composable]:
+    """Return how new rows join stored ones: a condition, and which new rows.
 
     Rows with a NULL in the key are joined separately: the others then join by `=` only, for which a
     hash join works.
     """
     if block.key.kind == "single":
-        return [("true", "")]
+        return [_TRUE]
     if block.key.kind == "row_id":
-        return [("t.row_id = n.row_id", "")]
-    pairs = [(f"t.{ours}", f"n.key_{ours}") for ours, _ in _key(block)]
-    equal = " AND ".join(f"{stored} = {new}" for stored, new in pairs)
+        return [sql.SQL("t.row_id = n.row_id")]
+    pairs = [(c.of("t"), sql.Identifier("n", f"key_{c.staged}")) for c in _key(block)]
+    equal = all_of(_equal(*pair) for pair in pairs)
     if not block.key.nullable:
-        return [(equal, "")]
-    some_null = " OR ".join(f"{new} IS NULL" for _, new in pairs)
-    same = " AND ".join(
-        f"({stored} = {new} OR ({stored} IS NULL AND {new} IS NULL))" for stored, new in pairs
+        return [equal]
+    some_null = _some_null([new for _, new in pairs])
+    same = all_of(
+        sql.SQL("({0} = {1} OR ({0} IS NULL AND {1} IS NULL))").format(*pair) for pair in pairs
     )
-    return [(equal, f"NOT ({some_null})"), (same, some_null)]
+    return [
+        sql.SQL("{} WHERE NOT ({})").format(equal, some_null),
+        sql.SQL("{} WHERE {}").format(same, some_null),
+    ]
 
 
-def _vanished(names: BlockNames) -> str:
+def _vanished(names: BlockNames) -> sql.Composed:
     """Return a query of the stored rows that a full read did not find, to be deleted, whoever wrote
     them.
     """
-    return (
-        f"INSERT INTO {names.rows} (op, tid) SELECT 'D', t.ctid FROM {names.target} AS t "
-        f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE o.tid = t.ctid)"
-    )
+    return sql.SQL(
+        "INSERT INTO {rows} (op, tid) SELECT 'D', t.ctid FROM {target} AS t "
+        "WHERE NOT EXISTS (SELECT FROM {rows} AS o WHERE o.tid = t.ctid)"
+    ).format(rows=names.rows, target=names.target)
 
 
 # -- bags: equal rows are told apart by an ordinal -------------------------------------------
 
 
-def _bag_rows(block: Block, names: BlockNames) -> str:
+def _bag_rows(block: Block, names: BlockNames) -> sql.Composed:
     """Return a query of each distinct row: its hash and the change of its number of copies."""
-    outputs = [f"r.o{number}" for number in range(len(block.outputs))]
-    hashed = (
-        f"SELECT {row_hash(outputs)} AS h, r.* "
-        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {decoded_rows(block, names)}) AS r"
+    hashed = sql.SQL(
+        "SELECT {hash} AS h, r.* FROM (SELECT {outputs}, d.__net AS net FROM {rows}) AS r"
+    ).format(
+        hash=row_hash([sql.Identifier("r", f"o{n}") for n in range(len(block.outputs))]),
+        outputs=_outputs(block),
+        rows=decoded_rows(block, names),
     )
-    return consolidated_sql(hashed, "x.h", "net")
+    return consolidated_sql(hashed, sql.SQL("x.h"), "net")
 
 
-def _bag_columns(block: Block) -> str:
-    types = _types(block)
-    return ", ".join(
-        _staged(f"n.o{number}", types.get(f"o{number}")) for number in range(len(block.outputs))
-    )
+def _bag_columns(block: Block) -> sql.Composed:
+    """Return the columns of new rows `n`, but for the row id, in the types of staging tables."""
+    own = [column for column in _columns(block) if column.stored != ROW_ID]
+    return listed(column.to_stage(column.of("n")) for column in own)
 
 
-def _bag(block: Block, names: BlockNames) -> str:
+def _bag(block: Block, names: BlockNames) -> sql.Composed:
     """Return the rows to insert and delete: new copies get the next ordinals, deleted ones are
     those with the last.
     """
-    listed = _bag_columns(block)
-    have = (
-        f"SELECT count(*) AS n FROM {names.target} AS t "
-        f"WHERE t.{ROW_ID} >= n.h AND t.{ROW_ID} <= n.h || '\\xffffffff'::bytea"
-    )
-    ordinals = "generate_series(LEAST(c.n, c.n + n.total)::int4, GREATEST(c.n, c.n + n.total)::int4 - 1) AS i (ordinal)"
-    return (
-        f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
-        f"SELECT CASE WHEN n.total > 0 THEN 'I' WHEN t.ctid IS NULL THEN '?' ELSE 'D' END, t.ctid, "
-        f"{listed}, n.h || int4send(i.ordinal) "
-        f"FROM new AS n CROSS JOIN LATERAL ({have}) AS c CROSS JOIN LATERAL {ordinals} "
-        f"LEFT JOIN {names.target} AS t ON t.{ROW_ID} = n.h || int4send(i.ordinal)"
+    have = sql.SQL(
+        "SELECT count(*) AS n FROM {target} AS t "
+        "WHERE t.{row_id} >= n.h AND t.{row_id} <= n.h || '\\xffffffff'::bytea"
+    ).format(target=names.target, row_id=sql.Identifier(ROW_ID))
+    return sql.SQL(
+        "INSERT INTO {rows} WITH new AS MATERIALIZED ({new}) "
+        "SELECT CASE WHEN n.total > 0 THEN 'I' WHEN t.ctid IS NULL THEN '?' ELSE 'D' END, t.ctid, "
+        "{columns}, n.h || int4send(i.ordinal) FROM new AS n CROSS JOIN LATERAL ({have}) AS c "
+        "CROSS JOIN LATERAL generate_series("
+        "LEAST(c.n, c.n + n.total)::int4, GREATEST(c.n, c.n + n.total)::int4 - 1) AS i (ordinal) "
+        "LEFT JOIN {target} AS t ON t.{row_id} = n.h || int4send(i.ordinal)"
+    ).format(
+        rows=names.rows,
+        new=_bag_rows(block, names),
+        columns=_bag_columns(block),
+        have=have,
+        target=names.target,
+        row_id=sql.Identifier(ROW_ID),
     )
 
 
-def _bag_full(block: Block, names: BlockNames) -> str:
+def _bag_full(block: Block, names: BlockNames) -> sql.Composed:
     """Return a query of all row ids of the new version; those that are not stored are inserted."""
-    listed = _bag_columns(block)
-    return (
-        f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
-        f"SELECT CASE WHEN t.ctid IS NULL THEN 'I' END, t.ctid, {listed}, n.h || int4send(i.ordinal) "
-        f"FROM new AS n CROSS JOIN LATERAL generate_series(0, n.total::int4 - 1) AS i (ordinal) "
-        f"LEFT JOIN {names.target} AS t ON t.{ROW_ID} = n.h || int4send(i.ordinal)"
+    return sql.SQL(
+        "INSERT INTO {rows} WITH new AS MATERIALIZED ({new}) "
+        "SELECT CASE WHEN t.ctid IS NULL THEN 'I' END, t.ctid, {columns}, n.h || int4send(i.ordinal) "
+        "FROM new AS n CROSS JOIN LATERAL generate_series(0, n.total::int4 - 1) AS i (ordinal) "
+        "LEFT JOIN {target} AS t ON t.{row_id} = n.h || int4send(i.ordinal)"
+    ).format(
+        rows=names.rows,
+        new=_bag_rows(block, names),
+        columns=_bag_columns(block),
+        target=names.target,
+        row_id=sql.Identifier(ROW_ID),
     )

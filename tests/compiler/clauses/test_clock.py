@@ -92,7 +92,7 @@ def ms(conn: Connection, database: str, spark: SparkSession) -> Iterator[Millstr
 
 
 def witness(now: Cut, job: Job, report: RefreshReport) -> None:
-    oracle.check(now.conn, job.table.query, job.names.target)
+    oracle.check(now.conn, job.table.query, job.table.qualified)
 
 
 def fill(conn: Connection, rnd: random.Random, first: int, number: int) -> None:

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from importlib.resources.abc import Traversable
 
 import psycopg
+from psycopg import sql
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -423,7 +424,7 @@ def _name_casts(tree: exp.Expression) -> exp.Expression:
 @on_large_stack
 def state_sql(
     block: Block, names: BlockNames, *, inner: bool, temporary: bool = False
-) -> list[str]:
+) -> list[sql.Composed]:
     """Return the statements that create the state of a block, its materialized rows, and the view
     of its rows.
     """
@@ -474,16 +475,17 @@ class _Server:
     def declare(self, block: Block) -> BlockRows:
         names = self.names.at(block.position)
         # A block that was tried and given up may have stood here before.
-        self.conn.execute(f"DROP VIEW IF EXISTS {names.shown}".encode())
-        self.conn.execute(f"DROP TABLE IF EXISTS {names.state}, {names.materialized}".encode())
+        self.conn.execute(sql.SQL("DROP VIEW IF EXISTS {}").format(names.shown))
+        drop = sql.SQL("DROP TABLE IF EXISTS {}, {}")
+        self.conn.execute(drop.format(names.state, names.materialized))
         for statement in state_sql(block, names, inner=True, temporary=True):
-            self.conn.execute(statement.encode())
-        row = self.conn.execute("SELECT %s::regclass::oid::int8", (names.shown,)).fetchone()
+            self.conn.execute(statement)
+        shown = names.shown.as_string()
+        row = self.conn.execute("SELECT %s::regclass::oid::int8", (shown,)).fetchone()
         assert row is not None
         table = relations.table(self.conn, row[0])
         columns = tuple(column for column in table.columns if column.name not in (ROW, PART))
-        name = names.shown.removeprefix("pg_temp.")
-        return BlockRows(columns, block=block.position, relation_name=name)
+        return BlockRows(columns, block=block.position, relation_name=table.name)
 
 
 def _but_ours(key: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import psycopg
 import pyarrow as pa
+from psycopg import sql
 
 from millstream.algebra.block import (
     AggregateBlock,
@@ -174,7 +175,7 @@ class Apply:
             self.staged.run(renamed)
         self.staged.run(state.vanished_sql(head, self.names))
 
-    def _keys(self, head: AggregateHead, query: str) -> pa.Table:
+    def _keys(self, head: AggregateHead, query: sql.Composable) -> pa.Table:
         """Fetch the keys of groups, in the form in which Spark gets them."""
         with self.tally.phase("apply"):
             schema = pa.schema(
@@ -255,22 +256,25 @@ class Apply:
         length.
         """
         query = target.long_keys_sql(self.block, self.names)
-        row = self.conn.execute(query.encode()).fetchone() if query else None
+        row = self.conn.execute(query).fetchone() if query else None
         if row is None or not row[0]:
             return
-        for (index,) in self.conn.execute(
-            target.unique_index_sql(self.block, self.names).encode()
-        ).fetchall():
-            log.warning("keys too long for a unique index", table=self.names.name, index=index)
-            self.staged.run(f"DROP INDEX {index}")
+        found = self.conn.execute(target.unique_index_sql(self.block, self.names)).fetchall()
+        for schema, name in found:
+            index = sql.Identifier(schema, name)
+            log.warning(
+                "keys too long for a unique index", table=self.names.name, index=index.as_string()
+            )
+            self.staged.run(sql.SQL("DROP INDEX {}").format(index))
             self.staged.run(*target.long_index_sql(self.block, self.names))
             targets.mark(self.conn, self.names.id)
 
-    def _carry_out(self, statement: str, expected: int) -> None:
+    def _carry_out(self, statement: sql.Composed, expected: int) -> None:
+        qualified = self.names.target.as_string()
         try:
             # The user's triggers fire here, and expect the user's search_path; the statement itself
             # needs none.
-            with write_guard.write_permit(self.conn, self.names.target), users_path(self.conn):
+            with write_guard.write_permit(self.conn, qualified), users_path(self.conn):
                 done = self.staged.run(statement)
         except psycopg.errors.UniqueViolation as error:
             raise TargetDiffers.at(
@@ -287,16 +291,15 @@ class Apply:
         """Check that the planned rows were written: a BEFORE ROW trigger may have dropped or
         changed some.
         """
-        unwritten = self.conn.execute(
-            target.unwritten_sql(self.block, self.names).encode()
-        ).fetchall()[0][0]
+        query = target.unwritten_sql(self.block, self.names)
+        unwritten = self.conn.execute(query).fetchall()[0][0]
         if done != expected or unwritten:
             what = f"Of {expected} rows, {done} were written, {unwritten} of them different from the query's rows."
-            raise TriggerInterferes.by(self.names.name, self.names.target, self.row_triggers, what)
+            qualified = self.names.target.as_string()
+            raise TriggerInterferes.by(self.names.name, qualified, self.row_triggers, what)
 
     def _counts(self) -> dict[str, int]:
-        query = f"SELECT op, count(*) FROM {self.names.rows} WHERE op IS NOT NULL GROUP BY op"
-        counts: dict[str, int] = dict(self.conn.execute(query.encode()).fetchall())
+        counts: dict[str, int] = dict(self.conn.execute(target.counts_sql(self.names)).fetchall())
         if "?" in counts:
             raise TargetDiffers.at(self.names.name, f"{counts['?']} rows to delete do not exist.")
         return counts

@@ -23,6 +23,7 @@ from millstream.algebra.block import Input
 from millstream.algebra.table import BlockRows, Clock, SourceTable, quoted
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres import relations
+from millstream.postgres.composed import Printed
 from millstream.postgres.connection import Connection, pinned, watchful
 from millstream.postgres.copy import fetch, fetch_parts, postgres_type, send
 from millstream.refresh.cut import Cut
@@ -106,7 +107,7 @@ class AccessPaths:
         nulls = [place for place in nulls if keys.column(place).null_count > 0]
         distinct = read_sql.keys_sql(one, columns, self._keys_relation(keys))
         lookup = read_sql.Lookup(columns, distinct, nulls)
-        relation = self.names.source(one.scan.table)
+        relation = self.names.source(one.scan.table).as_string()
         filter_versions = self.versions.filter_versions(one)
         query = read_sql.lookup_sql(
             one, relation, lookup, before=before, filter_versions=filter_versions
@@ -117,7 +118,7 @@ class AccessPaths:
                 one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows"
             )
         limited = f"{query} LIMIT {self.max_lookup_rows + 1}"
-        rows = fetch(self.cut.conn, limited, read_sql.schema_of(one, located=True))
+        rows = fetch(self.cut.conn, Printed(limited), read_sql.schema_of(one, located=True))
         if rows.num_rows > self.max_lookup_rows:
             return self.everything(
                 one, before=before, why=f"a lookup returned more than {self.max_lookup_rows} rows"
@@ -146,12 +147,13 @@ class AccessPaths:
         # The keys of one lookup have been read before those of the next are sent, so one table
         # serves both.
         name = f"ms_wanted_{staging.digest(columns)}"
+        relation = sql.Identifier("pg_temp", name)
         conn = self.cut.conn
         conn.execute(
             f"CREATE TEMPORARY TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DROP".encode()
         )
-        staging.clear(conn, [name])
-        send(conn, f"pg_temp.{name}", named)
+        staging.clear(conn, [relation])
+        send(conn, relation, named)
         conn.execute(f"ANALYZE pg_temp.{name}".encode())
         return f"pg_temp.{name}"
 
@@ -206,7 +208,7 @@ class AccessPaths:
         if physical is None or sum(pages for _, pages in physical) <= SMALL_PAGES:
             query = read_sql.all_sql(
                 one,
-                self.names.source(one.scan.table),
+                self.names.source(one.scan.table).as_string(),
                 before=before,
                 filter_versions=filter_versions,
             )
@@ -235,7 +237,7 @@ class AccessPaths:
     def _read(self, one: Input, query: str, why: str) -> pa.Table | Scanned:
         """Read the rows of a query in this session; many rows are sent to Spark in parts."""
         schema = read_sql.schema_of(one)
-        found = fetch_parts(self.cut.conn, query, schema, parts.PART_BYTES)
+        found = fetch_parts(self.cut.conn, Printed(query), schema, parts.PART_BYTES)
         if found.is_one:
             (rows,) = found
             self._note(one, "read", rows.num_rows, why)
@@ -262,7 +264,7 @@ class AccessPaths:
         match one.scan.table:
             case Clock():
                 images = read_sql.images_sql(one, self.versions.clock_images())
-                return _consolidated(fetch(self.cut.conn, images, read_sql.schema_of(one)))
+                return _consolidated(fetch(self.cut.conn, Printed(images), read_sql.schema_of(one)))
             case BlockRows():
                 query = read_sql.changes_sql(one, self.names, self.versions.filter_versions(one))
                 return self._changes(one, self.cut.conn, query)
@@ -276,15 +278,17 @@ class AccessPaths:
         return read_sql.schema_of(one).empty_table()
 
     def _changes(self, one: Input, conn: Connection, query: str) -> pa.Table:
-        rows = fetch(conn, query, read_sql.schema_of(one))
+        rows = fetch(conn, Printed(query), read_sql.schema_of(one))
         self._note(one, "changes", rows.num_rows, "")
         return _consolidated(rows)
 
-    def step(self, one: Input, relation: str) -> pa.Table:
+    def step(self, one: Input, relation: sql.Composable) -> pa.Table:
         """Read the rows of a recursion's last step, for its own term."""
         rows = fetch(
             self.cut.conn,
-            read_sql.step_sql(one, relation, self.versions.filter_versions(one)),
+            Printed(
+                read_sql.step_sql(one, relation.as_string(), self.versions.filter_versions(one))
+            ),
             read_sql.schema_of(one),
         )
         self._note(one, "step", rows.num_rows, "")
@@ -297,10 +301,10 @@ class AccessPaths:
             return None
         limit = self.max_lookup_rows + 1
         query = read_sql.crossing_sql(
-            one, self.names.source(one.scan.table), filter_versions, limit=limit
+            one, self.names.source(one.scan.table).as_string(), filter_versions, limit=limit
         )
         estimate = self._estimate(query, one)
-        rows = fetch(self.cut.conn, query, read_sql.schema_of(one, located=True))
+        rows = fetch(self.cut.conn, Printed(query), read_sql.schema_of(one, located=True))
         if rows.num_rows > self.max_lookup_rows:
             return self.everything(
                 one,

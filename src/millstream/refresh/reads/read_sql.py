@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from psycopg import sql
 
 from millstream.algebra.block import Input, Leaf
 from millstream.algebra.table import ROW as STANDS
@@ -75,8 +76,9 @@ def changes_sql(
     """Return the query for the changes that this refresh made to the block that an input reads."""
     assert isinstance(input_.scan.table, BlockRows)
     columns = [column for column in input_.scan.table.columns if column.name in input_.used()]
-    images = unstage(columns, own.at(input_.scan.table.block).changes, "s.__ms_action")
-    return images_sql(input_, images, filter_versions)
+    changes = own.at(input_.scan.table.block).changes
+    images = unstage(columns, changes, sql.SQL("s.__ms_action"))
+    return images_sql(input_, images.as_string(), filter_versions)
 
 
 def slice_sql(

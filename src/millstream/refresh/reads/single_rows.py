@@ -80,7 +80,7 @@ class SingleRowVersions:
         assert isinstance(table, BlockRows)
         own = self.names.at(table.block)
         new = self._selected(
-            f"SELECT {_texts(table, columns)} FROM {own.shown} AS s", table, columns
+            f"SELECT {_texts(table, columns)} FROM {own.shown.as_string()} AS s", table, columns
         )
         assert new is not None
         if self.since is None:
@@ -88,9 +88,11 @@ class SingleRowVersions:
         found = unstage(
             [column for column in table.columns if column.name in columns],
             own.changes,
-            "s.__ms_action",
+            sql.SQL("s.__ms_action"),
         )
-        images = f"SELECT {_texts(table, columns)} FROM {found} AS s WHERE __ms_action = 'D'"
+        images = (
+            f"SELECT {_texts(table, columns)} FROM {found.as_string()} AS s WHERE __ms_action = 'D'"
+        )
         return self._selected(images, table, columns) or new, new
 
     def _selected(self, query: str, table: Table, columns: Sequence[str]) -> str | None:

@@ -25,6 +25,7 @@ from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import relations
+from millstream.postgres.composed import Printed
 from millstream.postgres.connection import along, users_path
 from millstream.postgres.relations import Name
 from millstream.refresh.report import RefreshReport
@@ -259,8 +260,8 @@ def _recorded(app: App, locked: ExitStack, asked: _Definition, planned: QueryPla
 
 def _make_tables(app: App, table: StreamTable, planned: QueryPlan, owner: str) -> None:
     names = BlockNames(table.id, table.schema_name, table.name)
-    for statement in target.create_sql(planned.block, names, planned.canonical.text):
-        app.conn.execute(statement.encode())
+    for statement in target.create_sql(planned.block, names, Printed(planned.canonical.text)):
+        app.conn.execute(statement)
     relid = block_tables.relation_oid(app.conn, names.target)
     stream_tables.attach(app.conn, table.id, relid)
     targets.mark(app.conn, table.id)

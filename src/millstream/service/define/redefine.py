@@ -252,7 +252,7 @@ def _make_key(app: App, change: _Redefinition) -> None:
     if block.key.kind == "row_id":
         _run(app, change.name, [f"ADD COLUMN {ROW_ID} bytea NOT NULL PRIMARY KEY"])
     else:
-        app.conn.execute(target.index_sql(block, names).encode())
+        app.conn.execute(target.index_sql(block, names))
     targets.mark(app.conn, change.table.id)
 
 

@@ -76,7 +76,7 @@ def compared(conn: Connection, job: Job, report: RefreshReport) -> Verification:
     rounded = rounded_columns(job.blocks)
     columns = [output.column for output in job.block.outputs]
     query, chosen = with_total_order(job.table.canonical_query, columns), chooses(job.blocks)
-    found: Difference = compare(conn, query, job.names.target, columns, rounded, chosen=chosen)
+    found: Difference = compare(conn, query, job.table.qualified, columns, rounded, chosen=chosen)
     ok = found.missing == 0 and found.extra == 0
     return Verification(
         job.table.name,
