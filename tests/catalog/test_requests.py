@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from millstream.bundled.server import Server, embedded
+from millstream.catalog import requests
 from millstream.catalog.installation import install
 from millstream.catalog.processes import leadership
 from millstream.postgres.connection import Connection, connect
@@ -321,6 +322,22 @@ def test_nobody_fills_the_table_of_requests(database: str, mill: Connection) -> 
             "SELECT millstream.refresh_stream_table('shop.totals') FROM generate_series(1, 1000)"
         )
         assert refusal(conn, CALLS["refresh"]) == "MS503"
+
+
+def test_each_role_has_its_turn_and_refreshes_of_one_table_count_once(mill: Connection) -> None:
+    """The bug: a hundred requests of one role hid those of all others."""
+    with mill.transaction(force_rollback=True):
+        mill.execute("DELETE FROM millstream.requests")
+        mill.execute("ALTER TABLE millstream.requests DISABLE TRIGGER USER")
+        mill.execute(
+            "INSERT INTO millstream.requests (kind, stream_table, search_path, requested_by) "
+            "SELECT 'refresh', 't' || n % 120, '', 'owner' FROM generate_series(1, 240) AS n "
+            "UNION ALL SELECT 'refresh', 't', '', 'stranger'"
+        )
+        found = [one.stream_table for one in requests.waiting(mill)]
+    assert len(found) == 100
+    assert found[-1] == "t"
+    assert len(set(found)) == 100
 
 
 # -- waiting ---------------------------------------------------------------------------------

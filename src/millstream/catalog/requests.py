@@ -118,8 +118,9 @@ def service_is_running(conn: Connection) -> bool:
 
 
 def waiting(conn: Connection) -> list[OpenRequest]:
-    """Return the oldest requests that no service has begun, oldest first."""
-    return [OpenRequest(*row) for row in conn.execute(_SQL["waiting"])]
+    """Return the oldest requests of each role that no service has begun, oldest first."""
+    found = [OpenRequest(*row) for row in conn.execute(_SQL["waiting"])]
+    return sorted(found, key=lambda request: request.id)
 
 
 def start(conn: Connection, id: int) -> Request | None:

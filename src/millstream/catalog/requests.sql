@@ -1,6 +1,18 @@
 -- waiting --
--- Without the arguments, which may be large. Later requests are read when these are answered.
-SELECT id, kind, stream_table FROM millstream.requests WHERE status = 'WAITING' ORDER BY id LIMIT 100;
+-- Without the arguments, which may be large. Later requests are read when these are answered. Each role has its turn. Of the
+-- refreshes of one stream table only the first is read: it may have to wait as long as another refresh of the table takes.
+SELECT q.id, q.kind, q.stream_table
+FROM (
+    SELECT n.id, n.kind, n.stream_table, row_number() OVER (PARTITION BY n.requested_by ORDER BY n.id) AS turn
+    FROM (
+        SELECT w.id, w.kind, w.stream_table, w.requested_by,
+            row_number() OVER (PARTITION BY w.requested_by, w.kind, w.stream_table ORDER BY w.id) AS number
+        FROM (SELECT * FROM millstream.requests WHERE status = 'WAITING' ORDER BY id LIMIT 10000) AS w
+    ) AS n
+    WHERE n.number = 1 OR n.kind NOT IN ('refresh', 'verify')
+) AS q
+ORDER BY q.turn, q.id
+LIMIT 100;
 
 -- start --
 -- The time of the first try: an object that was created for the request is younger.

@@ -51,6 +51,10 @@ def test_a_refresh_waits_for_changes_of_its_stream_table_before_it_and_for_no_ot
     )
 
 
+def test_a_name_with_blanks_is_the_same_name() -> None:
+    assert ids([request(1, "drop", "a"), request(2, "refresh", ' public . "a" ')]) == [1]
+
+
 def test_what_has_begun_is_not_begun_again() -> None:
     refresh = request(1, "refresh")
     assert ids([refresh, request(2, "verify")], [refresh]) == [2]
@@ -178,3 +182,37 @@ def test_requests_are_taken_a_hundred_at_a_time_and_without_their_arguments(
     assert begun is not None
     assert (begun.arguments, begun.tries) == ({"query": "SELECT 1"}, 0)
     assert len(rows.waiting(conn)) == 100
+
+
+def test_many_requests_that_must_wait_for_a_refresh_let_those_after_them_begin(
+    conn: Connection, database: str, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bug: the first hundred waited for one long refresh, and nobody was answered meanwhile."""
+    install.install(conn)
+    conn.execute(
+        "ALTER TABLE millstream.requests DISABLE TRIGGER USER; "
+        "INSERT INTO millstream.requests (kind, stream_table, search_path, requested_by) "
+        "SELECT 'refresh', CASE WHEN n % 2 = 0 THEN 'a' ELSE 'a' || n END, '', current_user "
+        "FROM generate_series(1, 130) AS n"
+    )
+    last = rows.send(conn, "validate", "", {"query": "SELECT 1"})
+    monkeypatch.setattr(answer, "_look_up", lambda asked: asked)
+    monkeypatch.setattr(answer, "_is_held_here", lambda asked: True)
+    monkeypatch.setitem(answer._VERBS, "validate", lambda asked: {})
+
+    def busy(asked: answer._OpenedRequest) -> rows.Document:
+        raise Busy.working_on("a", "process 1 of this very service")
+
+    monkeypatch.setitem(answer._VERBS, "refresh", busy)
+    at_work = RequestDesk(lambda: App(database, Settings()), lambda: None)
+    at_work.open()
+
+    def is_answered() -> bool:
+        at_work.look(conn)
+        clock.now += 20.0
+        return rows.look(conn, last).status == "DONE"
+
+    try:
+        wait_until(is_answered)
+    finally:
+        at_work.workers.close()

@@ -91,9 +91,16 @@ class RequestDesk:
         self._executed_at = {
             one.id: at for one in waiting if (at := self._executed_at.get(one.id)) is not None
         }
-        for request in may_begin(waiting, self._begun.values()):
+        for request in self._in_turn(may_begin(waiting, self._begun.values())):
             if self.workers.free and not self._has_to_pause(request):
                 self._begin(request)
+
+    def _in_turn(self, found: Sequence[OpenRequest]) -> list[OpenRequest]:
+        """Sort requests: those that were not executed yet, then those for which that is longest ago.
+
+        However many have to wait for a refresh, the others have their turn.
+        """
+        return sorted(found, key=lambda request: self._executed_at.get(request.id, float("-inf")))
 
     def _has_to_pause(self, request: OpenRequest) -> bool:
         """Return True for a request that was just put back, and check it again soon."""
@@ -158,6 +165,6 @@ def may_begin(waiting: Sequence[OpenRequest], begun: Iterable[OpenRequest]) -> l
 
 
 def _bare(request: OpenRequest) -> str | None:
-    """Return the name without schema and quotes, so that two spellings of a name are equal."""
+    """Return the name without schema, quotes and blanks, so that two spellings of a name are equal."""
     name = request.stream_table
-    return name.rpartition(".")[2].strip('"').lower() if name else None
+    return name.rpartition(".")[2].strip().strip('"').lower() if name else None
