@@ -32,13 +32,13 @@ ALERTS = (
         "reads, or `behind`: the refresh waits for others or takes too long. Of many that are sent together the log "
         "has the first ten, and how many more there are.",
         "stream_table, age_seconds, target_seconds, data_timestamp, cause",
-        "tests/scheduler/test_freshness.py::test_an_alert_tells_age_target_and_cause",
+        "tests/scheduler/test_freshness.py::test_an_alert_has_age_target_and_cause",
     ),
     AlertPage(
         "falling_behind",
         "Stream tables are stale only because the service has too little time. Once for each episode.",
         "stream_tables (the worst ten), count, age_seconds, workers, workers_needed, hint",
-        "tests/scheduler/test_freshness.py::test_falling_behind_names_the_worst_and_tells_how_many_workers_it_takes",
+        "tests/scheduler/test_freshness.py::test_falling_behind_names_the_latest_tables_and_the_number_of_workers_needed",
     ),
     AlertPage(
         "auto_suspended",
@@ -51,7 +51,7 @@ ALERTS = (
         "A stream table that was SUSPENDED or in ERROR is ACTIVE again: by `alter`, or by a refresh that could be done "
         "again.",
         "stream_table, former_status, by",
-        "tests/scheduler/test_outcomes.py::test_a_table_in_error_that_can_be_refreshed_again_is_told_to_have_resumed",
+        "tests/scheduler/test_outcomes.py::test_a_table_in_error_that_can_be_refreshed_again_sends_resumed",
     ),
     AlertPage(
         "reinitialize_needed",
@@ -59,7 +59,7 @@ ALERTS = (
         "begins. `reason` is a [reason code](history.md#reason). With `source` in place of `stream_table`: changes of "
         "that source were lost, and its readers will be reinitialised.",
         "stream_table, reason, meaning; or source, reason",
-        "tests/service/test_app.py::test_what_changed_under_a_stream_table_that_is_not_planned_is_noticed_and_told",
+        "tests/service/test_app.py::test_a_changed_definition_under_an_unplanned_stream_table_is_detected_and_reported",
     ),
     AlertPage(
         "refresh_completed",
@@ -67,7 +67,7 @@ ALERTS = (
         "whoever receives it sees the rows.",
         "stream_table, action, reason, initiated_by, rows_inserted, rows_updated, rows_deleted, data_timestamp, "
         "duration_ms, had_failed",
-        "tests/scheduler/test_outcomes.py::test_a_refresh_that_changes_rows_is_told_and_one_that_changes_none_is_not",
+        "tests/scheduler/test_outcomes.py::test_only_a_refresh_that_changes_rows_sends_an_alert",
     ),
     AlertPage(
         "refresh_failed",
@@ -94,19 +94,19 @@ ALERTS = (
         "The change buffer of a source is larger than `slot_lag_warning`, since a suspended or manual stream table has "
         "yet to read it. Once until it has been below half of that.",
         "source, buffer, size_bytes, rows, held_back_by, since, limit_bytes",
-        "tests/service/run/test_held_back.py::test_a_large_buffer_is_told_with_whom_it_waits_for",
+        "tests/service/run/test_held_back.py::test_a_large_buffer_is_reported_with_the_readers_that_it_waits_for",
     ),
     AlertPage(
         "cdc_transition_complete",
         "A source is captured from the WAL from now on.",
         "source",
-        "tests/capture/transition/test_transitions.py::test_a_source_moves_to_the_log_by_itself_and_tells_so",
+        "tests/capture/transition/test_transitions.py::test_a_source_moves_to_wal_by_itself_and_sends_an_alert",
     ),
     AlertPage(
         "cdc_transition_failed",
         "The transition of a source to WAL was abandoned; it stays on triggers. With the reason.",
         "source, reason",
-        "tests/capture/transition/test_transitions.py::test_what_takes_too_long_is_given_up_with_the_reason",
+        "tests/capture/transition/test_transitions.py::test_a_transition_that_takes_too_long_is_aborted_with_the_reason",
     ),
     AlertPage(
         "verification_failed",

@@ -169,7 +169,7 @@ MONITORS = (
         "Checks of the service, stream tables, sources, slot, change buffers and requests. A stream table or a source "
         "has a row of its own where there is something to report.",
         ("check_name", "status", "detail", "hint"),
-        f"{_TESTS}::test_each_trouble_of_a_stream_table_is_told_with_what_to_do",
+        f"{_TESTS}::test_each_problem_of_a_stream_table_is_reported_with_a_hint",
         {"status": "OK, WARN or ERROR."},
     ),
     Monitor(
@@ -177,7 +177,7 @@ MONITORS = (
         (
             "role", "host", "pid", "version", "started_at", "last_tick_at", "alive", "silent", "epoch", "leads_since",
         ),
-        f"{_TESTS}::test_a_missing_service_is_told_where_something_has_a_schedule",
+        f"{_TESTS}::test_a_missing_service_is_reported_if_a_stream_table_has_a_schedule",
     ),
     Monitor(
         "get_staleness", "SELECT millstream.get_staleness('totals')",
@@ -212,7 +212,7 @@ MONITORS = (
             "source", "cdc_mode", "since", "slot_name", "confirmed_lsn", "slot_lag_bytes", "slot_lag_seconds",
             "slot_lag_warning", "slot_lag_critical", "decoder_status", "pending_cutovers", "reason", "alert",
         ),
-        f"{_WAL}::test_a_slot_that_lags_is_told_by_bytes_seconds_and_the_settings",
+        f"{_WAL}::test_a_lagging_slot_is_reported_with_bytes_seconds_and_the_settings",
     ),
     Monitor(
         "slot_health", "SELECT * FROM millstream.slot_health()",
@@ -243,7 +243,7 @@ MONITORS = (
             "last_error", "next_try_at", "no_data_refreshes", "last_verified_at", "last_verified_ok", "rows",
             "size_bytes", "needs_reinit", "upstreams", "query",
         ),
-        f"{_TESTS}::test_a_truncation_or_a_gap_makes_the_next_refresh_start_anew",
+        f"{_TESTS}::test_after_a_truncation_or_a_gap_the_next_refresh_reinitialises",
         {"cdc_mode": "How it wants its sources captured: trigger, auto or wal; NULL: as the setting says."},
     ),
     Monitor(

@@ -35,10 +35,10 @@ SHOWN_BY = {
         "tests/refresh/reads/test_access_paths.py::test_a_table_without_statistics_is_looked_up_as_far_as_the_limit"
     ),
     "max_lock_share": "tests/scheduler/test_cuts.py::test_graphs_share_a_cut_as_far_as_the_share_of_the_locks_goes",
-    "max_recursion_steps": "tests/refresh/test_recursion.py::test_what_does_not_end_is_told_and_can_be_mended",
+    "max_recursion_steps": "tests/refresh/test_recursion.py::test_an_endless_recursion_is_an_error_and_can_be_repaired",
     "cdc_mode": f"{_TRANSITIONS}::test_wal_alone_is_refused_where_it_cannot_be",
-    "wal_transition_timeout": f"{_TRANSITIONS}::test_what_takes_too_long_is_given_up_with_the_reason",
-    "auto_replica_identity": f"{_TRANSITIONS}::test_an_identity_that_we_set_is_given_back",
+    "wal_transition_timeout": f"{_TRANSITIONS}::test_a_transition_that_takes_too_long_is_aborted_with_the_reason",
+    "auto_replica_identity": f"{_TRANSITIONS}::test_a_replica_identity_set_by_millstream_is_restored",
     "slot_lag_warning": "tests/capture/transition/test_lag.py::test_a_lag_around_the_setting_is_one_alert",
     "slot_lag_critical": f"{_TRANSITIONS}::test_a_slot_that_lags_too_far_behind_is_given_up_in_time",
     "heartbeat_interval": f"{_HEARTBEAT}::test_the_next_message_is_sent_only_after_the_last_one_came_back",

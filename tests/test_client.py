@@ -106,7 +106,7 @@ def filled(ms: Millstream, database: str) -> Millstream:
     return ms
 
 
-def test_bad_input_of_every_kind_is_an_error_of_ours_or_none(filled: Millstream) -> None:
+def test_bad_input_of_every_kind_raises_a_millstream_error_or_nothing(filled: Millstream) -> None:
     """A NUL in a query was psycopg's DataError, schedule=None an AttributeError, history of -1 a
     raw server error.
     """
@@ -154,7 +154,9 @@ def test_a_schedule_that_makes_no_sense_is_refused_with_what_does(
         filled.alter_stream_table("st", schedule=schedule)
 
 
-def test_bad_arguments_of_connect_are_errors_of_ours(database: str, spark: SparkSession) -> None:
+def test_bad_arguments_of_connect_raise_a_millstream_error(
+    database: str, spark: SparkSession
+) -> None:
     wrong = []
     places = {
         "dsn": [
@@ -177,7 +179,7 @@ def test_bad_arguments_of_connect_are_errors_of_ours(database: str, spark: Spark
     assert [one for one in wrong if "''" not in one and "'  '" not in one] == []
 
 
-def test_a_bad_directory_of_an_embedded_server_is_an_error_of_ours() -> None:
+def test_a_bad_directory_of_an_embedded_server_raises_a_millstream_error() -> None:
     for bindir in ("/nonesuch", "/etc/passwd"):
         with (
             pytest.raises(MillstreamError, match="did not start"),
@@ -198,7 +200,7 @@ def test_a_connection_that_was_closed_says_so(database: str, spark: SparkSession
     connected.close()
 
 
-def test_an_error_that_nobody_expected_is_ours_with_its_cause(
+def test_an_unexpected_error_is_a_millstream_error_with_its_cause(
     filled: Millstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for trouble, kind in (

@@ -30,7 +30,7 @@ TESTS = Path(__file__).parent
 
 IDENTITY = "catalog/installation/test_identity.py"
 HERE = "test_errors.py"
-ALTERED = "refresh/apply/test_merge.py::test_a_table_that_was_altered_is_told_with_the_way_back_which_works"
+ALTERED = "refresh/apply/test_merge.py::test_the_error_for_an_altered_table_has_a_hint_that_works"
 TRUSTED = "catalog/definitions/test_foreign_code.py::test_the_setting_trusted_roles_lets_code_of_a_role_run"
 HEALTH = "service/monitoring/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does"
 FOLLOWED: dict[str, str] = {
@@ -38,7 +38,7 @@ FOLLOWED: dict[str, str] = {
     "OwnerLacksRight.to_read": "catalog/definitions/test_rights.py::"
     "test_what_the_owner_may_not_read_is_refused_until_it_may",
     "OwnerLacksRight.by_policy": "catalog/definitions/test_rights.py::"
-    "test_row_level_security_that_is_bypassed_is_told_at_creation_and_in_status",
+    "test_row_level_security_that_is_bypassed_is_reported_at_creation_and_in_status",
     "ForeignCode.under_query": TRUSTED,
     "ForeignCode.under_table": TRUSTED,
     "ForeignCode.on_table": TRUSTED,
@@ -81,12 +81,12 @@ FOLLOWED: dict[str, str] = {
     "test_a_source_that_is_locked_while_its_query_is_planned_holds_up_its_readers_only",
     "LockNotHad.by_writer": "scheduler/test_repair.py::"
     "test_a_stream_table_that_is_locked_holds_up_itself_only_and_not_for_long",
-    "SpillFailed.into": "capture/wal/test_follower.py::test_a_full_spill_disk_stops_only_what_is_captured_from_the_log",
+    "SpillFailed.into": "capture/wal/test_follower.py::test_a_full_spill_disk_stops_only_capture_from_wal",
     "RefreshFailed.because": "service/monitoring/test_health.py::"
     "test_it_is_red_where_the_last_refresh_failed_whatever_the_schedule",
     "Cancelled.by": "scheduler/test_round.py::test_a_refresh_that_an_administrator_cancels_is_cancelled_and_not_failed",
     "ServerTrouble.of": "scheduler/test_round.py::test_trouble_that_passes_is_counted_apart_and_never_suspends",
-    "InternalError.of": "cli/test_command.py::test_an_error_that_nobody_expected_is_told_without_a_traceback",
+    "InternalError.of": "cli/test_command.py::test_an_unexpected_error_is_printed_without_a_traceback",
     "TargetDiffers.at": f"{HERE}::test_commands_of_hints_work_with_odd_names",
     "TargetDiffers.without_index": "catalog/definitions/test_definition_digests.py",
 }

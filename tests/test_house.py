@@ -195,7 +195,7 @@ def test_java_must_be_17_or_newer(tmp_path: Path, told: str, good: bool) -> None
         assert "hint: Install it with: " in ended.stderr
 
 
-def test_an_old_python_is_told_with_the_way_out(tmp_path: Path) -> None:
+def test_an_old_python_is_an_error_with_a_hint(tmp_path: Path) -> None:
     old = 'case "$2" in *print*) echo 3.9;; *) exit 1;; esac'
     ended = surroundings(tmp_path, python3=old)
     assert ended.returncode == 1
@@ -203,7 +203,7 @@ def test_an_old_python_is_told_with_the_way_out(tmp_path: Path) -> None:
     assert "make PYTHON=python3.12" in ended.stderr
 
 
-def test_a_compiled_sqlglot_is_told_with_what_to_do() -> None:
+def test_a_compiled_sqlglot_is_an_error_with_a_hint() -> None:
     given = "import sqlglot.parser; sqlglot.parser.__file__ = 'parser.so'; import millstream.algebra.dialect"
     ended = subprocess.run(
         [sys.executable, "-c", given], capture_output=True, text=True, check=False

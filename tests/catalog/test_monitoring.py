@@ -375,7 +375,7 @@ def test_each_source_of_each_stream_table_is_shown_with_its_capture(conn: Connec
     assert alerts == [{"source": str(relid), "alert": "The table was dropped."}]
 
 
-def test_a_truncation_or_a_gap_makes_the_next_refresh_start_anew(conn: Connection) -> None:
+def test_after_a_truncation_or_a_gap_the_next_refresh_reinitialises(conn: Connection) -> None:
     source, table = buffered(conn, "a"), add(conn, "t")
     sources.add_dependency(conn, table.id, source, ["id"])
 
@@ -448,7 +448,7 @@ def test_an_empty_catalog_is_healthy(conn: Connection) -> None:
     assert health(conn, "stream tables") == ("OK", "0 of 0 without anything to report")
 
 
-def test_a_missing_service_is_told_where_something_has_a_schedule(
+def test_a_missing_service_is_reported_if_a_stream_table_has_a_schedule(
     conn: Connection, another: Callable[[], Connection]
 ) -> None:
     fill(conn, add(conn, "by_hand", "manual"))
@@ -479,7 +479,7 @@ def test_a_missing_service_is_told_where_something_has_a_schedule(
     assert wait_until(lambda: health(conn, "service")[0] == "WARN")
 
 
-def test_each_trouble_of_a_stream_table_is_told_with_what_to_do(conn: Connection) -> None:
+def test_each_problem_of_a_stream_table_is_reported_with_a_hint(conn: Connection) -> None:
     names = (
         "fine",
         "failed",
@@ -540,7 +540,7 @@ def test_a_source_that_is_not_captured_is_an_error(conn: Connection) -> None:
     assert health(conn, "source public.a") == ("ERROR", "There is no slot.")
 
 
-def test_requests_that_wait_are_told(conn: Connection) -> None:
+def test_waiting_requests_are_reported(conn: Connection) -> None:
     conn.execute("SELECT millstream.validate_query('SELECT 1')")
     assert health(conn, "requests")[0] == "OK"
     conn.execute("UPDATE millstream.requests SET requested_at = requested_at - interval '5 min'")

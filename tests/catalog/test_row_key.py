@@ -33,7 +33,7 @@ def test_a_plan_with_another_key_is_refused(derived: Key) -> None:
         BY_ID.materialized("totals", derived)
 
 
-def test_rows_told_apart_by_an_id_stay_so_whatever_is_derived() -> None:
+def test_a_recorded_row_id_is_kept_for_any_derived_key() -> None:
     """A source may have got a primary key since."""
     by_row_id = RowKey(Key("row_id"))
     assert by_row_id.materialized("totals", Key("columns", ("id",))) == by_row_id.key

@@ -111,7 +111,7 @@ DRIFT = {
 
 
 @pytest.mark.parametrize(("ddl", "said"), DRIFT.values(), ids=DRIFT.keys())
-def test_drift_tells_what_has_changed(conn: Connection, ddl: str, said: str) -> None:
+def test_drift_describes_each_change(conn: Connection, ddl: str, said: str) -> None:
     conn.execute("CREATE TABLE t (a numeric(8,2), b text, c int)")
     relid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     columns = (

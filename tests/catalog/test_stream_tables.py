@@ -167,7 +167,7 @@ def test_failures_are_counted_until_a_success(conn: Connection) -> None:
     assert (found.consecutive_errors, found.last_error) == (2, "second")
 
 
-def test_removing_one_removes_what_is_its_own(conn: Connection) -> None:
+def test_removing_a_stream_table_removes_only_its_own_rows(conn: Connection) -> None:
     kept, gone = add(conn, "kept"), add(conn, "gone")
     sources.put(conn, Source(42, "public", "orders", "TRIGGER", ()))
     for table in (kept, gone):

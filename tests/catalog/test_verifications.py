@@ -35,7 +35,9 @@ def test_the_last_comparison_is_what_counts(unfilled: Millstream) -> None:
         assert conn.execute(found).fetchall() == [(ok, True)]
 
 
-def test_values_of_any_type_are_kept_as_json_and_old_evidence_goes(unfilled: Millstream) -> None:
+def test_values_of_any_type_are_stored_as_json_and_old_evidence_is_removed(
+    unfilled: Millstream,
+) -> None:
     """Evidence of what is wrong all the time must not fill the disk."""
     conn, id_ = unfilled.app.conn, unfilled.app.named("totals").id
     for number in range(KEPT + 3):

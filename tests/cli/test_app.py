@@ -11,7 +11,7 @@ from millstream.cli.app import COMMANDS, name_of
 from millstream.cli.exit_codes import MEANINGS
 
 
-def test_the_version_is_told(line: Line) -> None:
+def test_the_version_is_printed(line: Line) -> None:
     assert line("--version").out.startswith("millstream ")
 
 

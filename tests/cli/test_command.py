@@ -57,9 +57,7 @@ def test_an_error_while_connecting_is_printed_likewise(line: Line) -> None:
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError("a bug"), KeyError("x"), RecursionError("deep"), OSError("disk")]
 )
-def test_an_error_that_nobody_expected_is_told_without_a_traceback(
-    line: Line, error: Exception
-) -> None:
+def test_an_unexpected_error_is_printed_without_a_traceback(line: Line, error: Exception) -> None:
     """VALUES as the first item of FROM was a KeyError: a traceback, and no JSON with --json."""
     line.double.answers["status"] = error
     ended = line("list")

@@ -22,7 +22,7 @@ def test_what_is_being_done_is_printed_on_stderr_when_asked_for(line: Line) -> N
     assert logging.getLogger("millstream").level == logging.NOTSET
 
 
-def test_events_that_the_error_tells_are_not_shown_and_with_json_none_is(line: Line) -> None:
+def test_events_that_the_error_repeats_are_not_shown_and_with_json_none_is(line: Line) -> None:
     def answer() -> list[object]:
         log.warning("half-made", table="totals")
         log.error("refresh failed", code="MS402")

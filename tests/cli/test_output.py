@@ -47,7 +47,7 @@ def test_any_value_has_a_form_in_json(value: object, expected: object) -> None:
     ("seconds", "printed"),
     [(None, "-"), (0.42, "0.4 s"), (12.3, "12 s"), (180, "3 min"), (7200, "2 h"), (200_000, "2 d")],
 )
-def test_an_age_is_told_in_the_unit_that_fits(seconds: float | None, printed: str) -> None:
+def test_an_age_has_a_suitable_unit(seconds: float | None, printed: str) -> None:
     assert age(seconds) == printed
 
 

@@ -109,7 +109,7 @@ def test_the_error_of_a_refresh_is_the_only_document_on_stderr(dsn: str) -> None
     assert json.loads(ended.stderr)["error"]["detail"] == "division by zero"
 
 
-def test_the_error_of_a_refresh_is_told_once(dsn: str) -> None:
+def test_the_error_of_a_refresh_is_printed_once(dsn: str) -> None:
     first, *rest = ran(dsn, "refresh", "shares").stderr.decode().splitlines()
     assert first == 'error: refresh of "shares" failed [MS402]'
     assert [line.partition(":")[0] for line in rest] == ["detail", "hint"]
@@ -290,7 +290,7 @@ def clerks(server: Server) -> Iterator[str]:
         conn.execute("DROP DATABASE clerks WITH (FORCE)")
 
 
-def test_a_right_that_the_server_denies_is_told_in_its_own_words(
+def test_a_missing_privilege_is_reported_in_the_words_of_the_server(
     server: Server, clerks: str
 ) -> None:
     with connect(make_conninfo(server.dsn, dbname="clerks")) as conn:

@@ -15,7 +15,7 @@ WITHOUT_EXAMPLE = {"a data-modifying statement in WITH", "XMLTABLE or JSON_TABLE
 
 
 @pytest.mark.parametrize("row", KEPT, ids=lambda row: row.construct)
-def test_what_is_said_to_be_kept_is_kept_by_the_blocks_that_are_named(
+def test_each_capability_is_planned_with_the_blocks_that_its_row_names(
     shop: Connection, row: Kept
 ) -> None:
     assert tuple(map(kind_of, plan_query(shop, row.example).blocks)) == row.blocks

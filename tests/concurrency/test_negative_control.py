@@ -62,7 +62,7 @@ def by_position(
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("by_position")
-def test_a_frontier_by_log_position_is_right_while_nobody_writes_across_a_refresh(
+def test_a_frontier_by_wal_position_is_right_without_writes_across_a_refresh(
     ms: Millstream, judge: Judge, conn: Connection
 ) -> None:
     conn.execute("INSERT INTO visits VALUES ('page 1', 1), ('page 1', 1)")
@@ -74,7 +74,7 @@ def test_a_frontier_by_log_position_is_right_while_nobody_writes_across_a_refres
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("by_position")
-def test_a_frontier_by_log_position_loses_a_transaction_open_across_a_refresh(
+def test_a_frontier_by_wal_position_loses_a_transaction_open_across_a_refresh(
     ms: Millstream, judge: Judge, database: str
 ) -> None:
     with connect(database) as slow:
@@ -88,7 +88,7 @@ def test_a_frontier_by_log_position_loses_a_transaction_open_across_a_refresh(
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("by_position")
-def test_a_frontier_by_log_position_differs_from_postgres_while_writers_work(
+def test_a_frontier_by_wal_position_differs_from_postgres_under_writes(
     judge: Judge, database: str, refresh_on_time: RefreshOnTime
 ) -> None:
     with Writers(database, seed=20, count=16, truncate_every=0):

@@ -27,7 +27,7 @@ SECONDS = 12.0
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_every_refresh_is_exact_while_sources_move_to_the_log_and_back(
+def test_every_refresh_is_exact_while_sources_move_to_wal_and_back(
     ms: Millstream, judge: Judge, conn: Connection, database: str, refresh_on_time: RefreshOnTime
 ) -> None:
     # Customers stay on triggers: the join meets both.

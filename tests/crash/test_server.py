@@ -155,7 +155,7 @@ def test_a_session_ended_in_the_witness_leaves_nothing_applied(mill: Mill) -> No
 
 
 @pytest.mark.spark
-def test_transactions_open_and_prepared_at_the_crash_are_lost_and_kept_as_postgres_has_it(
+def test_open_transactions_are_lost_in_a_crash_and_prepared_ones_are_not(
     fragile: Server, fragile_mill: Mill
 ) -> None:
     lost, kept = connect(fragile_mill.dsn), connect(fragile_mill.dsn)

@@ -14,7 +14,7 @@ def test_a_planning_error_names_the_part_and_the_first_line_of_the_reason() -> N
     )
 
 
-def test_an_error_without_a_text_is_told_by_its_class() -> None:
+def test_an_error_without_a_text_shows_its_class() -> None:
     assert (
         PlanningFailed.at("", AssertionError()).detail
         == "While planning the query: AssertionError: "

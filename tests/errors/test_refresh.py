@@ -39,7 +39,7 @@ def test_only_a_stream_table_in_use_is_skipped_without_a_failure() -> None:
     assert not any(kind.skips for kind in kinds)
 
 
-def test_the_wait_is_told_where_there_was_one() -> None:
+def test_the_wait_is_reported_if_there_was_one() -> None:
     assert (
         Busy.working_on("totals", None).detail
         == "The lock is held by a session that has just ended."

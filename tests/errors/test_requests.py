@@ -24,6 +24,6 @@ def test_waiting_longer_helps_and_asking_again_for_what_is_gone_does_not() -> No
     assert not RequestInterrupted.retryable
 
 
-def test_the_texts_of_the_server_are_kept() -> None:
+def test_the_texts_of_the_server_are_unchanged() -> None:
     error = TooManyRequests.of("role has 100 requests", "Wait.")
     assert str(error) == "role has 100 requests [MS503]\nHINT: Wait."

@@ -36,7 +36,7 @@ def test_each_trigger_that_interferes_is_dropped_by_a_statement_of_its_own() -> 
     assert hint.endswith("DROP TRIGGER a ON shop.totals; DROP TRIGGER b ON shop.totals")
 
 
-def test_what_was_altered_is_undone_by_the_statement_that_is_given() -> None:
+def test_the_statement_in_the_hint_reverts_the_alteration() -> None:
     error = TargetAltered.has("totals", "It has a rule.", "DROP RULE r ON totals")
     assert (error.detail, error.hint) == ("It has a rule.", "Undo it with: DROP RULE r ON totals")
 

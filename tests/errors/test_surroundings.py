@@ -33,7 +33,7 @@ def test_what_can_come_back_by_itself_is_tried_again() -> None:
     )
 
 
-def test_the_version_is_told_as_people_say_it() -> None:
+def test_the_version_is_printed_as_users_write_it() -> None:
     error = WrongVersion.of(140012, 15, 18)
     assert error.message == "PostgreSQL 14 is not supported"
     assert "140012" in error.detail
@@ -63,7 +63,7 @@ def test_every_finding_is_listed() -> None:
     )
 
 
-def test_code_of_others_is_told_with_its_owners_and_ours() -> None:
+def test_untrusted_code_is_reported_with_its_owners_and_the_service_role() -> None:
     error = ForeignCode.under_query(["function f()"], ["eve", "bob"], "us")
     assert error.detail.endswith('function f(), owned by role "eve", "bob".')
     assert 'Give these objects to role "us"' in error.hint

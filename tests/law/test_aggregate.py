@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize(
     "measures", ["count(*) AS n, sum(amount) AS total", "min(amount) AS x, max(status) AS y"]
 )
-def test_a_group_key_turns_into_null_and_back(lawful: Lawful, measures: str) -> None:
+def test_a_group_key_becomes_null_and_back(lawful: Lawful, measures: str) -> None:
     lawful(
         SHOP,
         f"SELECT status, {measures} FROM orders GROUP BY status",

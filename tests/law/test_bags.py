@@ -25,7 +25,7 @@ def test_equal_rows_without_a_key_are_counted(lawful: Lawful) -> None:
     )
 
 
-def test_a_row_id_tells_columns_apart(lawful: Lawful) -> None:
+def test_a_row_id_distinguishes_columns(lawful: Lawful) -> None:
     """('a,', 'b') from ('a', ',b'), NULL from '' and from 'NULL'."""
     lawful(
         """CREATE TABLE t (a text, b text);

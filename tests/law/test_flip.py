@@ -123,7 +123,7 @@ def test_more_rows_than_may_be_looked_up_are_read_as_everything_is(
     }
 
 
-def test_a_filter_that_stands_still_reads_nothing(temporal_filters: Law) -> None:
+def test_a_temporal_filter_whose_row_is_unchanged_reads_nothing(temporal_filters: Law) -> None:
     temporal_filters.ms.refresh_all()
     temporal_filters.change("UPDATE sales SET weight = weight + 1")
     (report,) = temporal_filters.refresh("st_0")

@@ -25,7 +25,7 @@ both = pytest.mark.parametrize("query", [PAIRS, BY_REGION], ids=["pairs", "group
 
 
 @both
-def test_rows_that_come_on_both_sides_of_a_join_meet_once(lawful: Lawful, query: str) -> None:
+def test_rows_inserted_on_both_sides_of_a_join_join_once(lawful: Lawful, query: str) -> None:
     lawful(
         SHOP,
         query,

@@ -18,7 +18,7 @@ outer = pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "FULL"])
 
 
 @outer
-def test_both_sides_of_an_outer_join_go_and_leave_no_padded_phantom(
+def test_deleting_both_sides_of_an_outer_join_leaves_no_null_extended_row(
     lawful: Lawful, kind: str
 ) -> None:
     lawful(
@@ -31,7 +31,7 @@ def test_both_sides_of_an_outer_join_go_and_leave_no_padded_phantom(
 
 
 @outer
-def test_a_padded_row_goes_when_a_partner_comes_and_comes_back_when_the_last_one_goes(
+def test_a_null_extended_row_disappears_with_the_first_match_and_returns_after_the_last(
     lawful: Lawful, kind: str
 ) -> None:
     lawful(

@@ -389,7 +389,7 @@ def test_the_law_notices_a_wrong_plan(sabotage: Sabotage, changed: Law) -> None:
     assert not refused_or_wrong(changed, PLANS[sabotage])
 
 
-def test_what_cancels_leads_nowhere_unless_images_are_not_netted(
+def test_images_that_cancel_cause_no_lookups_unless_they_are_not_consolidated(
     changed: Law, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Netting saves reading: what was changed and is as it was asks for nothing."""

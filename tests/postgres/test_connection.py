@@ -254,7 +254,7 @@ def test_scans_run_with_our_path_too(database: str) -> None:
         "user=me password=hush hush",
     ],
 )
-def test_no_error_tells_a_password(dsn: str) -> None:
+def test_no_error_contains_a_password(dsn: str) -> None:
     """Messages of libpq may quote the connection string."""
     with pytest.raises(MillstreamError) as caught:
         connect(dsn)

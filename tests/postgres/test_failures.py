@@ -14,7 +14,7 @@ from millstream.postgres import failures
 PASSES = ("08", "53", "57P", "58", "25P03", "25P04", "72000", "40001", "40P01", "55P03", "57014")
 
 
-def test_every_code_that_the_driver_knows_is_told_apart() -> None:
+def test_every_sqlstate_of_the_driver_has_an_error() -> None:
     known = {
         code
         for one in vars(psycopg.errors).values()
@@ -44,7 +44,9 @@ def test_every_code_that_the_driver_knows_is_told_apart() -> None:
         ("22012", RefreshFailed, "same frontier"),
     ],
 )
-def test_what_lacks_is_told_with_what_to_do(code: str, kind: type[Exception], words: str) -> None:
+def test_missing_resources_are_reported_with_a_hint(
+    code: str, kind: type[Exception], words: str
+) -> None:
     error = failures.failure("st", code, "why")
     assert type(error) is kind
     assert words in error.hint
@@ -60,7 +62,7 @@ def test_what_spark_says_of_a_machine_in_trouble_passes(words: str) -> None:
     assert ("/scratch" in error.hint) == ("disk" in error.message)
 
 
-def test_what_a_task_tells_by_its_code_is_what_the_code_means() -> None:
+def test_an_error_code_of_a_task_means_the_same_as_in_the_driver() -> None:
     text = "PythonException: RuntimeError: [SQLSTATE 53300] FATAL: sorry\n\nDriver stacktrace: ..."
     error = failures.failure_in_spark("st", text, "/tmp")
     assert isinstance(error, ServerTrouble)

@@ -94,7 +94,7 @@ def test_a_payload_of_the_greatest_length_is_sent_as_it_is_by_a_real_server(
     assert (sent[1]["shortened"], len(sent[1]["reason"])) == (True, 2000)
 
 
-def test_an_alert_is_part_of_the_transaction_that_it_tells_of(conn: Connection) -> None:
+def test_an_alert_is_part_of_the_transaction_that_it_is_about(conn: Connection) -> None:
     conn.execute("LISTEN millstream_alert")
     with conn.transaction(force_rollback=True):
         notifications.alert(conn, "auto_suspended", stream_table="public.t")

@@ -73,9 +73,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize(("ddl", "key"), KEYS.values(), ids=KEYS.keys())
-def test_the_key_tells_every_row_from_every_other(
-    conn: Connection, ddl: str, key: tuple[str, ...]
-) -> None:
+def test_the_key_identifies_every_row(conn: Connection, ddl: str, key: tuple[str, ...]) -> None:
     conn.execute(ddl)
     assert relations.table(conn, oid_of(conn, "t")).key == key
 
@@ -87,7 +85,7 @@ def test_an_index_that_is_not_valid_is_no_key(conn: Connection) -> None:
     assert relations.table(conn, oid_of(conn, "t")).key == ()
 
 
-def test_members_are_found_to_any_depth(conn: Connection) -> None:
+def test_partitions_and_children_are_found_to_any_depth(conn: Connection) -> None:
     conn.execute(
         "CREATE TABLE p (a int) PARTITION BY RANGE (a);"
         "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (a);"
@@ -167,7 +165,7 @@ def test_domains_carry_what_lies_underneath(conn: Connection) -> None:
     [("numeric", None, None), ("numeric(5)", 5, 0), ("numeric(12,2)", 12, 2), ("numeric(1000,0)", 1000, 0),
      ("numeric(3,-2)", 3, -2), ("numeric(3,5)", 3, 5), ("numeric(10,2)[]", 10, 2), ("varchar(5)", None, None)],
 )  # fmt: skip
-def test_numeric_tells_its_digits(
+def test_numeric_has_its_declared_digits(
     conn: Connection, declared: str, precision: int | None, scale: int | None
 ) -> None:
     found = type_of(conn, declared)

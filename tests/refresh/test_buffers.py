@@ -39,7 +39,7 @@ def test_wal_is_waited_for_only_if_a_slice_needs_it(conn: Connection) -> None:
     assert (asked, found.wal) == (["waited"], session)
 
 
-def test_if_wal_is_behind_only_its_readers_are_kept_waiting(conn: Connection) -> None:
+def test_if_wal_is_behind_only_its_readers_wait(conn: Connection) -> None:
     def behind() -> Connection:
         raise WalBehind.after(5, "It is slow.")
 

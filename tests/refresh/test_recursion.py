@@ -206,7 +206,7 @@ def test_what_two_rows_derived_alike_goes_with_both(
 
 
 @pytest.mark.parametrize("union", ["UNION", "UNION ALL"])
-def test_a_pair_that_never_met_is_not_computed_with(
+def test_a_pair_that_was_never_joined_is_not_computed_with(
     ms: Millstream, writer: psycopg.Connection, union: str
 ) -> None:
     writer.execute("TRUNCATE nodes, edges; INSERT INTO nodes VALUES (1, 2, 'a', 0), (2, 3, 'b', 5)")
@@ -221,7 +221,7 @@ def test_a_pair_that_never_met_is_not_computed_with(
     assert refreshed(ms).rows_changed == 2
 
 
-def test_what_does_not_end_is_told_and_can_be_mended(
+def test_an_endless_recursion_is_an_error_and_can_be_repaired(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
     kept(ms, KEPT["a tree with depths and paths as text"])

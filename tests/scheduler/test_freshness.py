@@ -83,7 +83,7 @@ def test_only_tables_that_nothing_but_time_keeps_back_mean_that_the_service_fall
     assert looked(watch, 60, *tables, table(3, as_of=25)) == ["stale", "falling_behind"]
 
 
-def test_falling_behind_names_the_worst_and_tells_how_many_workers_it_takes() -> None:
+def test_falling_behind_names_the_latest_tables_and_the_number_of_workers_needed() -> None:
     tables = [table(id, as_of=-id, seconds=5.0) for id in range(1, 21)]
     watch = started(*tables)
     *_, alert = watch.look(tables, at(30), workers=4)
@@ -101,7 +101,7 @@ def test_falling_behind_names_the_worst_and_tells_how_many_workers_it_takes() ->
     assert "max_concurrent_refreshes" not in str(alert.facts["hint"])
 
 
-def test_an_alert_tells_age_target_and_cause() -> None:
+def test_an_alert_has_age_target_and_cause() -> None:
     failing = replace(table(cause="failing"), error="refresh failed [MS402]")
     watch = started(failing)
     [alert] = watch.look([failing], at(30), workers=4)
@@ -139,7 +139,7 @@ def test_rows_are_as_of_the_last_look_that_found_no_change() -> None:
     assert (found.as_of, found.cause) == (NOON, "held back")
 
 
-def test_a_table_whose_refreshes_fail_tells_the_error() -> None:
+def test_the_alert_of_a_failing_table_has_the_error() -> None:
     found = watched(replace(FRESH, failed_tries=2, last_error="broken [MS402]\nDETAIL: ..."))
     assert found is not None
     assert (found.cause, found.error) == ("failing", "broken [MS402]")

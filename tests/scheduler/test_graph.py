@@ -55,7 +55,7 @@ def test_a_cycle_is_found_exactly_where_a_table_reads_itself_and_leads_back_to_i
             assert len({read.reader for read in cycle}) == len(cycle)
 
 
-def test_the_shortest_way_round_is_told() -> None:
+def test_the_shortest_cycle_is_returned() -> None:
     long_way = [Dependency(0, 1), Dependency(1, 2), Dependency(2, 3), Dependency(3, 0)]
     graph = Graph(NAMES, (*long_way, Dependency(1, 0, ("view public.v",))))
     assert graph.printed(graph.cycle(0)) == "t0 -> t1 -> view public.v -> t0"

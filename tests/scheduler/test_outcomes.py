@@ -55,7 +55,7 @@ def ticked(ms: Millstream) -> dict[str, str]:
     return {report.name: report.action for report in ms.tick()}
 
 
-def test_an_error_of_a_library_is_ours_with_its_cause_and_is_recorded(
+def test_an_error_of_a_library_becomes_a_millstream_error_with_its_cause_and_is_recorded(
     ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.execute("INSERT INTO t VALUES (2, 2, 2)")
@@ -117,7 +117,7 @@ def test_a_table_that_fails_is_held_back_then_suspended_until_it_is_made_active(
     assert told[6]["rows_inserted"] == 2
 
 
-def test_a_table_that_another_process_holds_is_skipped_and_told_once(
+def test_a_table_locked_by_another_process_is_skipped_and_reported_once(
     ms: Millstream, writer: psycopg.Connection, database: str
 ) -> None:
     writer.execute("INSERT INTO t VALUES (2, 2, 2)")
@@ -152,7 +152,7 @@ def test_the_back_off_grows_with_each_failed_try_and_ends_with_a_success(
     oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
 
 
-def test_a_refresh_that_changes_rows_is_told_and_one_that_changes_none_is_not(
+def test_only_a_refresh_that_changes_rows_sends_an_alert(
     ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection]
 ) -> None:
     listener = another()
@@ -171,7 +171,7 @@ def test_a_refresh_that_changes_rows_is_told_and_one_that_changes_none_is_not(
     }  # fmt: skip
 
 
-def test_a_table_in_error_that_can_be_refreshed_again_is_told_to_have_resumed(
+def test_a_table_in_error_that_can_be_refreshed_again_sends_resumed(
     ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection]
 ) -> None:
     listener = another()

@@ -514,7 +514,7 @@ def test_top_shows_how_things_stand_to_readers_and_to_nobody_else(server: Server
             ), role
 
 
-def test_the_doctor_tells_each_role_what_it_lacks_and_changes_nothing(server: Server) -> None:
+def test_the_doctor_shows_each_role_what_is_missing_and_changes_nothing(server: Server) -> None:
     for role in ROLES:
         found = {check.name: check for check in doctor(dsn(server, role))}
         assert found["server"].ok, role

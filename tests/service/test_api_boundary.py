@@ -56,7 +56,7 @@ def test_arguments_are_checked_by_their_annotations() -> None:
             called("totals", **bad)  # type: ignore[arg-type]  # This is what is refused.
 
 
-def test_every_error_that_leaves_is_ours_and_has_its_cause() -> None:
+def test_every_error_raised_is_a_millstream_error_with_its_cause() -> None:
     with pytest.raises(InternalError) as caught:
         called("totals", error=ZeroDivisionError("a bug"))
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

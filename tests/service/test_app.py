@@ -147,7 +147,7 @@ def test_what_changed_and_what_reads_it_are_planned_and_move_in_one_cut_with_the
          "CREATE OR REPLACE VIEW seen AS SELECT id, v FROM t2", "SOURCE_REPLACED"),
     ],
 )  # fmt: skip
-def test_what_changed_under_a_stream_table_that_is_not_planned_is_noticed_and_told(
+def test_a_changed_definition_under_an_unplanned_stream_table_is_detected_and_reported(
     anew: Anew, writer: psycopg.Connection, planned: list[str], change: str, reason: str
 ) -> None:
     with anew() as ms:

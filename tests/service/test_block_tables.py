@@ -49,7 +49,7 @@ def test_a_view_that_was_replaced_by_another_shape(
         _goes_on(ms, writer)
 
 
-def test_what_another_version_planned_is_made_anew(
+def test_blocks_planned_by_another_version_are_created_again(
     database: str, writer: psycopg.Connection
 ) -> None:
     with millstream.connect(database) as ms:

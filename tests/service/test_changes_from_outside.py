@@ -136,7 +136,9 @@ def test_a_create_that_was_cut_short_before_its_columns_were_captured_is_finishe
     equal(ms, "second", "SELECT id, v FROM t")
 
 
-def test_an_error_of_one_table_is_told_and_kept(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_an_error_of_one_table_is_raised_and_recorded(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
     ms.create_stream_table("sums", "SELECT g, sum(v) AS s FROM t GROUP BY g")
     writer.execute("ALTER TABLE t DROP COLUMN v")
     with pytest.raises(MillstreamError):
@@ -198,7 +200,7 @@ def test_what_was_written_while_the_guard_was_off_is_repaired(
     equal(ms, "st", query)
 
 
-def test_a_stream_table_from_before_there_were_guards_gets_one_without_being_computed_anew(
+def test_a_stream_table_without_a_guard_from_an_older_version_gets_one_without_recomputation(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
     ms.create_stream_table("st", "SELECT id, g FROM t")

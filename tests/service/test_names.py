@@ -110,7 +110,7 @@ def test_names_of_any_spelling_travel(ms: Millstream, writer: psycopg.Connection
     assert {report.action for report in ms.refresh_all()} == {"DIFFERENTIAL"}
 
 
-def test_a_name_that_is_kept_for_us_is_refused(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_a_reserved_name_is_refused(ms: Millstream, writer: psycopg.Connection) -> None:
     writer.execute("CREATE TABLE plain (id int); CREATE TABLE marked (id int, __ms_action text)")
     for query in ("SELECT id AS __ms_row_id FROM plain", "SELECT id FROM marked"):
         with pytest.raises(Unsupported, match="__ms_"):

@@ -196,7 +196,7 @@ def test_an_unknown_stream_table_is_said_to_be_unknown_by_every_verb(
             verb("nothing")
 
 
-def test_a_role_that_the_catalog_is_not_of_is_told_whose_it_is(
+def test_another_role_gets_the_owner_of_the_catalog_in_the_error(
     ms: millstream.Millstream, database: str
 ) -> None:
     conn = ms.app.conn

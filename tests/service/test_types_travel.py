@@ -119,14 +119,14 @@ def rounds(ms: Millstream, writer: psycopg.Connection, name: str) -> None:
 @pytest.mark.parametrize(
     "query", ["SELECT * FROM t", f"SELECT {', '.join(NAMES.values())} FROM t WHERE grp = 0"]
 )
-def test_every_type_is_carried_exactly(
+def test_every_type_is_read_and_written_exactly(
     ms: Millstream, writer: psycopg.Connection, query: str
 ) -> None:
     ms.create_stream_table("carried", query)
     rounds(ms, writer, "carried")
 
 
-def test_every_type_is_carried_through_a_join_exactly(
+def test_every_type_passes_through_a_join_exactly(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
     columns = ", ".join(f"a.{name} AS a{name}, b.{name} AS b{name}" for name in NAMES.values())

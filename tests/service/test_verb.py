@@ -43,7 +43,7 @@ def test_a_process_that_runs_notices_what_was_planted_since(
         assert ms.tick() == []
 
 
-def test_a_process_that_runs_is_told_that_the_catalog_is_gone(
+def test_a_running_process_detects_that_the_catalog_was_removed(
     conn: Connection, database: str
 ) -> None:
     with millstream.connect(database) as ms:

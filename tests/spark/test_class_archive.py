@@ -75,7 +75,7 @@ def test_what_nobody_uses_is_thrown_away(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_nothing_can_be_kept_java_starts_without(tmp_path: Path) -> None:
+def test_without_a_cache_directory_java_starts_without_an_archive(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert class_archive.java_options("java", tmp_path / "file" / "cache") == ""
     assert class_archive.java_options("java", tmp_path / "a path with spaces") == ""

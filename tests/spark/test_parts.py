@@ -105,7 +105,7 @@ def test_a_result_without_rows_has_its_columns(own: Engine) -> None:
     assert (found.num_rows, found.schema.types) == (0, [pa.int64(), pa.string()])
 
 
-def test_an_error_in_a_task_is_ours_and_leaves_nothing(own: Engine) -> None:
+def test_an_error_in_a_task_is_a_millstream_error_and_leaves_nothing_behind(own: Engine) -> None:
     with pytest.raises(ValueOutOfRange):
         evaluated(own, ROWS, "SELECT CAST(s || 'x' AS INT) AS n FROM {t}")
 

@@ -60,7 +60,9 @@ def test_one_that_refuses_is_ending_and_one_that_is_silent_hangs() -> None:
     assert not hangs(gone, 60)
 
 
-def test_only_one_that_hangs_is_killed_and_it_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_process_that_hangs_is_killed_and_the_error_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("EVERY", "LIMIT", "AGAIN"):
         monkeypatch.setattr(pulse, name, 0.1)
     told = list[str]()

@@ -59,7 +59,7 @@ def test_of_equal_rows_as_many_go_as_went(conn: Connection, block: Block) -> Non
     assert conn.execute(STORED).fetchall() == [(5, 1)]
 
 
-def test_others_read_the_rows_with_a_place_that_tells_equal_ones_apart(
+def test_other_blocks_read_the_rows_with_a_place_that_distinguishes_equal_rows(
     conn: Connection, block: Block
 ) -> None:
     conn.execute("INSERT INTO t VALUES (1, 5, 1), (2, 5, 1)")

@@ -36,7 +36,7 @@ LONG = "SELECT string_agg(md5(i::text), '') FROM generate_series({}, {} + 400) A
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_keys_too_long_for_a_unique_index_are_kept(
+def test_keys_too_long_for_a_unique_index_are_stored(
     ms: Millstream, writer: psycopg.Connection, query: str, first: bool
 ) -> None:
     """A B-tree refuses entries of more than some 2,700 bytes."""

@@ -36,7 +36,7 @@ def test_what_is_accounted_for_passes(before: Bag, came: Bag, went: Bag, after: 
         (bag(), bag(B), bag(A), "1 changes are missing"),
     ],
 )
-def test_a_change_that_is_missing_or_told_twice_is_an_error(
+def test_a_change_that_is_missing_or_counted_twice_is_an_error(
     came: Bag, went: Bag, after: Bag, says: str
 ) -> None:
     """An image that went and was never there must not be clipped to nothing."""

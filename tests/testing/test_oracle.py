@@ -38,7 +38,7 @@ def test_a_table_that_equals_its_query_passes_with_its_number_of_rows(kept: Conn
         ("ALTER TABLE kept ADD e int", "e integer"),
     ],
 )
-def test_a_difference_is_told(kept: Connection, change: str, says: str) -> None:
+def test_a_difference_is_reported(kept: Connection, change: str, says: str) -> None:
     kept.execute(change.encode())
     with pytest.raises(AssertionError) as trouble:
         oracle.check(kept, QUERY, "kept")

@@ -36,7 +36,7 @@ def test_types_follow_from_columns_constants_and_operators(expression: str, type
     assert type_of(expression) == type_
 
 
-def test_an_unknown_function_has_the_type_that_the_test_tells() -> None:
+def test_an_unknown_function_has_the_type_that_the_test_sets() -> None:
     with pytest.raises(LookupError, match="known_types"):
         type_of("mystery(1)")
     assert type_of("mystery(1)", **{"mystery(1)": "date"}) == "date"

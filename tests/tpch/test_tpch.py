@@ -128,7 +128,9 @@ def kept(course: Course, name: str) -> list[Seen]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_query_is_refused_exactly_when_it_is_not_kept_yet(course: Course, name: str) -> None:
+def test_a_query_is_refused_exactly_if_it_is_marked_as_not_maintained(
+    course: Course, name: str
+) -> None:
     assert (name in course.refused) == (name in NOT_YET), course.refused.get(name)
     if name in course.refused:
         assert course.refused[name].code.startswith("MS1")

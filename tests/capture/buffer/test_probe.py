@@ -17,7 +17,7 @@ def now(conn: Connection) -> Snapshot:
     return Snapshot.parse(conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0])
 
 
-def test_only_the_frontiers_before_a_change_are_told(conn: Connection, watch: Watch) -> None:
+def test_only_the_frontiers_before_a_change_are_returned(conn: Connection, watch: Watch) -> None:
     conn.execute("CREATE TABLE a (id int); CREATE TABLE b (id int)")
     a, b = watch("a").source.relid, watch("b").source.relid
     start = now(conn)
@@ -31,7 +31,7 @@ def test_only_the_frontiers_before_a_change_are_told(conn: Connection, watch: Wa
     assert changed(conn, [(a, end), (b, end), (b, start)]) == {(b, end), (b, start)}
 
 
-def test_a_transaction_that_commits_late_is_told_although_its_rows_are_old(
+def test_a_transaction_that_commits_late_is_found_although_its_rows_are_old(
     conn: Connection, watch: Watch
 ) -> None:
     conn.execute("CREATE TABLE a (id int)")

@@ -238,7 +238,7 @@ def test_every_change_counts_once_while_sources_are_handed_over(
     assert run.images > 0
 
 
-def test_the_control_by_positions_in_the_log_is_caught(
+def test_the_control_by_wal_positions_is_caught(
     conn: Connection, log: Log, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(conn, log, random.Random(0))

@@ -99,7 +99,7 @@ def alerts(listener: Connection, *kinds: str) -> list[dict[str, Any]]:
 # -- there and back ----------------------------------------------------------------------------
 
 
-def test_a_source_moves_to_the_log_by_itself_and_tells_so(
+def test_a_source_moves_to_wal_by_itself_and_sends_an_alert(
     ms: Millstream, conn: Connection, another: Callable[[], Connection]
 ) -> None:
     listener = another()
@@ -132,7 +132,7 @@ def test_a_source_moves_to_the_log_by_itself_and_tells_so(
     ]
 
 
-def test_sources_on_triggers_and_on_the_log_meet_in_one_stream_table(
+def test_one_stream_table_reads_sources_on_triggers_and_on_wal(
     ms: Millstream, conn: Connection
 ) -> None:
     ms.create_stream_table("named", NAMED, schedule="continuous")
@@ -255,7 +255,7 @@ def _advance_slot(ms: Millstream, conn: Connection) -> None:
         (_advance_slot, "LOG_LOST"),
     ],
 )
-def test_when_the_log_is_lost_triggers_take_over_and_readers_start_anew_by_difference(
+def test_when_wal_is_lost_triggers_take_over_and_readers_reinitialise_by_difference(
     logged: Millstream,
     conn: Connection,
     fault: Callable[[Millstream, Connection], None],
@@ -281,7 +281,7 @@ def test_when_the_log_is_lost_triggers_take_over_and_readers_start_anew_by_diffe
     assert health[1].startswith("Returned to triggers: ")
 
 
-def test_a_slot_lost_on_the_way_to_the_log_makes_no_reader_start_anew(
+def test_a_slot_lost_during_the_transition_to_wal_reinitialises_no_reader(
     ms: Millstream, conn: Connection
 ) -> None:
     """Triggers were in charge all the time; the readers were reinitialised all the same."""
@@ -306,7 +306,7 @@ def test_a_slot_lost_on_the_way_to_the_log_makes_no_reader_start_anew(
     assert (failed["source"], failed["reason"]) == ('"public"."orders"', reason)
 
 
-def test_an_identity_that_tells_less_brings_the_source_back_without_starting_anew(
+def test_a_weaker_replica_identity_returns_the_source_to_triggers_without_reinitialising(
     logged: Millstream, conn: Connection
 ) -> None:
     conn.execute("UPDATE orders SET amount = 77 WHERE id = 3")
@@ -317,7 +317,7 @@ def test_an_identity_that_tells_less_brings_the_source_back_without_starting_ane
     assert "replica identity" in str(sources.every(logged.app.conn)[0].reason)
 
 
-def test_what_was_changed_meanwhile_without_its_old_row_makes_readers_start_anew(
+def test_changes_without_old_rows_reinitialise_readers(
     logged: Millstream, conn: Connection
 ) -> None:
     conn.execute("ALTER TABLE orders REPLICA IDENTITY DEFAULT")
@@ -365,7 +365,7 @@ def identity(conn: Connection, table: str) -> str:
     return str(conn.execute(query, (table,)).fetchall()[0][0])
 
 
-def test_an_identity_that_we_set_is_given_back(
+def test_a_replica_identity_set_by_millstream_is_restored(
     database: str, spark: SparkSession, conn: Connection
 ) -> None:
     settings = Settings(auto_replica_identity=True)
@@ -382,7 +382,7 @@ def test_an_identity_that_we_set_is_given_back(
             assert identity(conn, "orders") == "i"
 
 
-def test_a_child_that_came_later_is_told_too(ms: Millstream, conn: Connection) -> None:
+def test_a_child_that_was_added_later_is_captured_too(ms: Millstream, conn: Connection) -> None:
     ms.create_stream_table("totals", TOTALS, schedule="continuous")
     until(ms, "WAL")
     conn.execute("CREATE TABLE more () INHERITS (orders); ALTER TABLE more REPLICA IDENTITY FULL")
@@ -399,7 +399,7 @@ def test_a_child_that_came_later_is_told_too(ms: Millstream, conn: Connection) -
 # -- several processes -------------------------------------------------------------------------
 
 
-def test_another_process_refreshes_while_one_reads_the_log_and_by_itself_afterwards(
+def test_another_process_refreshes_while_one_reads_wal_and_by_itself_afterwards(
     logged: Millstream, conn: Connection, database: str, spark: SparkSession
 ) -> None:
     with millstream.connect(database, spark=spark) as other:
@@ -414,7 +414,7 @@ def test_another_process_refreshes_while_one_reads_the_log_and_by_itself_afterwa
 # -- what cannot be ----------------------------------------------------------------------------
 
 
-def test_a_source_that_cannot_be_captured_from_the_log_says_why(
+def test_the_reason_is_recorded_if_a_source_cannot_be_captured_from_wal(
     ms: Millstream, conn: Connection
 ) -> None:
     ms.create_stream_table("names", "SELECT id, name FROM regions", schedule="continuous")
@@ -426,7 +426,7 @@ def test_a_source_that_cannot_be_captured_from_the_log_says_why(
     assert 'ALTER TABLE "public"."regions" REPLICA IDENTITY FULL' in health[2]
 
 
-def test_create_and_status_name_the_statement_that_moves_a_source_to_the_log(
+def test_create_and_status_name_the_statement_that_allows_capture_from_wal(
     ms: Millstream, conn: Connection
 ) -> None:
     report = ms.create_stream_table("named", NAMED, schedule="continuous")
@@ -456,7 +456,7 @@ def test_wal_alone_is_refused_where_it_cannot_be(ms: Millstream, conn: Connectio
     until(ms, "WAL")
 
 
-def test_what_takes_too_long_is_given_up_with_the_reason(
+def test_a_transition_that_takes_too_long_is_aborted_with_the_reason(
     database: str, spark: SparkSession, conn: Connection, another: Callable[[], Connection]
 ) -> None:
     settings = Settings(wal_transition_timeout="1ms")

@@ -284,7 +284,7 @@ def test_removing_capture_leaves_the_table_as_it_was(conn: Connection, watch: Wa
 
 
 @pytest.mark.usefixtures("orders")
-def test_removing_capture_of_a_dropped_table_removes_our_things(
+def test_removing_capture_of_a_dropped_table_removes_its_capture_objects(
     conn: Connection, watch: Watch
 ) -> None:
     orders = watch("orders")

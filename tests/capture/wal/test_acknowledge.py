@@ -159,7 +159,7 @@ def test_nothing_is_known_before_each_store_has_seen_a_marker() -> None:
     assert ledger.reach_marker(30).acknowledged == 30
 
 
-def test_a_store_with_rows_on_their_way_holds_the_log() -> None:
+def test_a_store_with_rows_in_transit_retains_wal() -> None:
     ledger = Ledger.starting_at(10, [1, 2]).handed(1, 20).reach_marker(30)
     assert ledger.acknowledged == 10
     assert ledger.durable(1, 20).acknowledged == 30
@@ -169,11 +169,11 @@ def test_without_stores_the_last_marker_counts() -> None:
     assert Ledger.starting_at(10, []).reach_marker(30).acknowledged == 30
 
 
-def test_an_older_marker_tells_nothing() -> None:
+def test_an_older_marker_is_ignored() -> None:
     assert Ledger.starting_at(10, [1]).reach_marker(30).reach_marker(20).acknowledged == 30
 
 
-def test_a_store_that_joins_holds_the_log_until_it_has_seen_a_marker() -> None:
+def test_a_new_store_retains_wal_until_it_has_seen_a_marker() -> None:
     ledger = Ledger.starting_at(10, [1]).reach_marker(30).join(2)
     assert ledger.durable(1, 40).acknowledged == 30
     assert ledger.reach_marker(50).acknowledged == 50

@@ -45,7 +45,7 @@ def _until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> N
         time.sleep(0.02)
 
 
-def test_the_slot_follows_log_that_concerns_nobody(conn: Connection, log: Log) -> None:
+def test_the_slot_advances_past_wal_without_published_changes(conn: Connection, log: Log) -> None:
     """Seed 3, tests 1, 2 and 3: an idle publication in a busy database, with rows after it."""
     conn.execute("CREATE TABLE t (id int); CREATE TABLE foreign_rows (id int, v text)")
     t = log.capture("t")
@@ -60,7 +60,7 @@ def test_the_slot_follows_log_that_concerns_nobody(conn: Connection, log: Log) -
     assert pipeline.health.reconnects == 0, pipeline.health.reason
 
 
-def test_the_slot_follows_the_log_of_another_database(
+def test_the_slot_advances_past_the_wal_of_another_database(
     conn: Connection, log: Log, database: str
 ) -> None:
     conn.execute("CREATE TABLE t (id int)")
@@ -113,7 +113,7 @@ def test_what_is_not_durable_is_not_let_go(
     assert pipeline.health.reconnects == 0, pipeline.health.reason
 
 
-def test_what_the_server_was_told_is_recorded_first_and_never_goes_back(
+def test_an_acknowledged_position_is_recorded_first_and_never_moves_back(
     conn: Connection, log: Log
 ) -> None:
     """Seed 3, test 6."""
@@ -201,7 +201,7 @@ def _held(conn: Connection) -> tuple[int, int, str | None]:
     return confirmed, restart, holder
 
 
-def test_who_holds_the_log_is_named(conn: Connection, log: Log, database: str) -> None:
+def test_the_session_that_retains_wal_is_named(conn: Connection, log: Log, database: str) -> None:
     """A transaction that does not end has the server keep its log, though all of it is confirmed."""
     conn.execute("CREATE TABLE t (id int); CREATE TABLE foreign_rows (id int, v text)")
     log.capture("t")

@@ -110,7 +110,7 @@ def _check(conn: Connection, log: Log, t: Logged) -> int:
 
 
 @pytest.mark.parametrize("point", TO_THE_LOG)
-def test_killed_on_the_way_to_the_log(
+def test_killed_during_the_transition_to_wal(
     conn: Connection, log: Log, t: Logged, database: str, point: str
 ) -> None:
     with _writing(database):
@@ -145,9 +145,7 @@ def test_killed_on_the_way_back(conn: Connection, log: Log, t: Logged, database:
     )
 
 
-def test_killed_after_the_log_was_lost(
-    conn: Connection, log: Log, t: Logged, database: str
-) -> None:
+def test_killed_after_wal_was_lost(conn: Connection, log: Log, t: Logged, database: str) -> None:
     _ran(database, "WAL")
     assert not triggers(conn, [t.source.relid])[t.source.relid]
     conn.execute("INSERT INTO t VALUES (1, 'untold')")

@@ -48,7 +48,7 @@ def writer(
     return writer
 
 
-def test_a_full_spill_disk_stops_only_what_is_captured_from_the_log(
+def test_a_full_spill_disk_stops_only_capture_from_wal(
     ms: Millstream, writer: psycopg.Connection, tmp_path: Path
 ) -> None:
     """It was an OSError out of tick() and refresh(); stream tables captured by triggers stopped,

@@ -88,7 +88,7 @@ def test_interruptions_are_counted_with_their_reason(
     assert len([event for event, _ in events if event == "WAL is read"]) > len(told) - 1
 
 
-def test_a_slot_that_lags_is_told_by_bytes_seconds_and_the_settings(
+def test_a_lagging_slot_is_reported_with_bytes_seconds_and_the_settings(
     conn: Connection, log: Log, another: Callable[[], Connection]
 ) -> None:
     conn.execute("CREATE TABLE t (id int)")

@@ -183,7 +183,7 @@ def test_a_slot_that_was_dropped_is_not_replaced_in_silence(
     assert "dropped" in _lost(log).detail
 
 
-def test_a_slot_made_anew_under_the_same_name_is_noticed(
+def test_a_slot_created_again_under_the_same_name_is_detected(
     conn: Connection, log: Log, t: Logged
 ) -> None:
     name = slot.name_of(conn)
@@ -201,7 +201,7 @@ def test_a_slot_that_somebody_advanced_is_noticed(conn: Connection, log: Log, t:
     assert "has stored changes only up to" in _lost(log).detail
 
 
-def test_a_slot_whose_log_was_removed_is_noticed(
+def test_a_slot_whose_wal_was_removed_is_detected(
     own_server: Server, make_log: Callable[[str], Log]
 ) -> None:
     log = make_log(own_server.dsn)
@@ -223,7 +223,7 @@ def test_a_slot_of_another_plugin_is_noticed(conn: Connection, log: Log, t: Logg
     assert "Another slot" in _lost(log).detail
 
 
-def test_a_publication_made_anew_is_noticed(conn: Connection, log: Log, t: Logged) -> None:
+def test_a_publication_created_again_is_detected(conn: Connection, log: Log, t: Logged) -> None:
     name = slot.name_of(conn)
     conn.execute(f"DROP PUBLICATION {name}".encode())
     conn.execute(f"CREATE PUBLICATION {name} FOR TABLE t".encode())

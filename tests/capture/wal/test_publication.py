@@ -49,7 +49,7 @@ def test_nothing_stands_in_the_way(conn: Connection) -> None:
         ),
     ],
 )
-def test_a_table_that_is_not_told_whole(conn: Connection, table: str, why: str) -> None:
+def test_a_table_that_is_not_fully_published(conn: Connection, table: str, why: str) -> None:
     conn.execute(table.encode())
     assert why in told(conn)
     assert bool(told(conn)) == bool(why)

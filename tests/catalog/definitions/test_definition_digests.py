@@ -91,7 +91,7 @@ def test_a_source_that_lost_the_key_is_an_error(
         ("SELECT count(*) AS n FROM t", "DROP INDEX st_expr_idx"),
     ],
 )
-def test_a_unique_index_of_ours_that_is_gone_is_an_error(
+def test_a_missing_unique_index_with_the_mark_is_an_error(
     ms: Millstream, writer: psycopg.Connection, query: str, drop: str
 ) -> None:
     ms.create_stream_table("st", query)

@@ -47,7 +47,7 @@ def test_a_name_is_taken_by_a_relation_of_any_kind(conn: Connection, view: int) 
     assert query_names.taken(conn, asked) == {("shop", "orders"), ("public", "v")}
 
 
-def test_the_primary_key_is_given_by_its_columns(conn: Connection, view: int) -> None:
+def test_the_primary_key_is_returned_as_columns(conn: Connection, view: int) -> None:
     oids = {one.name: one.relid for one in query_names.of_view(conn, view)}
     assert query_names.primary_key(conn, oids["orders"]) == ["id"]
     assert query_names.primary_key(conn, oids["other"]) == []

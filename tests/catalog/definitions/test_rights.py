@@ -335,7 +335,7 @@ def test_a_view_that_is_replaced_by_one_over_a_secret_copies_nothing(
 
 
 @pytest.mark.spark
-def test_row_level_security_that_is_bypassed_is_told_at_creation_and_in_status(
+def test_row_level_security_that_is_bypassed_is_reported_at_creation_and_in_status(
     ms: Millstream, admin: psycopg.Connection, roles: dict[str, str]
 ) -> None:
     """A superuser created a stream table over a table with policies, and nothing said that the copy

@@ -261,7 +261,9 @@ def test_a_migration_that_fails_leaves_nothing(
 
 
 @pytest.mark.parametrize("schema", install.SCHEMAS)
-def test_a_schema_of_our_name_that_is_not_ours_is_left_alone(conn: Connection, schema: str) -> None:
+def test_a_schema_of_the_same_name_of_another_role_is_not_touched(
+    conn: Connection, schema: str
+) -> None:
     conn.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.precious (a int)")
     before = everything(conn)
     with pytest.raises(NameTaken, match=schema):
@@ -286,7 +288,7 @@ def test_a_role_with_create_on_the_database_installs_and_uninstalls(
     assert everything(conn) == before
 
 
-def test_a_role_without_that_right_is_told_the_grant(
+def test_a_role_without_the_privilege_gets_the_grant_as_hint(
     conn: Connection, database: str, role: str
 ) -> None:
     with connect(database.replace("tester@", f"{role}@")) as plain:
@@ -299,7 +301,7 @@ def test_a_role_without_that_right_is_told_the_grant(
         install.install(plain)
 
 
-def test_a_role_that_did_not_install_it_is_told_whom_to_connect_as(
+def test_another_role_gets_the_role_to_connect_as_in_the_hint(
     conn: Connection, database: str, role: str
 ) -> None:
     install.install(conn)
@@ -378,7 +380,7 @@ def test_what_users_built_on_a_stream_table_is_not_dropped_unasked(conn: Connect
     assert install.version(conn) is None
 
 
-def test_a_users_table_among_ours_is_not_dropped_unasked(conn: Connection) -> None:
+def test_a_users_table_in_our_schema_prevents_uninstalling(conn: Connection) -> None:
     install.install(conn)
     conn.execute("CREATE TABLE millstream.precious (a int)")
     with pytest.raises(StillUsed) as raised:

@@ -178,7 +178,7 @@ def test_the_hints_against_prepared_schemas_work(
     assert_harmless(conn, roles["evil"])
 
 
-def test_a_schema_without_a_catalog_is_told_and_its_hint_works(
+def test_a_schema_without_a_catalog_is_an_error_whose_hint_works(
     conn: Connection, login: Login
 ) -> None:
     login("evil").execute(CANARY + SQUATTED["only the buffers"])

@@ -135,7 +135,7 @@ def test_a_stream_table_being_created_is_locked_before_it_can_be_seen(
     assert conn.execute("SELECT stream_table_id FROM millstream.locks").fetchall() == [(a,)]
 
 
-def test_who_holds_a_lock_is_told_with_process_application_and_time(
+def test_the_holder_of_a_lock_is_reported_with_process_application_and_time(
     conn: Connection, make: Make
 ) -> None:
     a = added(conn, "a")

@@ -59,7 +59,7 @@ def test_a_column_that_the_query_does_not_have_may_be_there(
     check(unfilled)
 
 
-def test_columns_of_another_type_are_told_with_the_type_that_the_query_has(
+def test_columns_of_another_type_are_returned_with_the_type_in_the_query(
     unfilled: Millstream, writer: psycopg.Connection
 ) -> None:
     writer.execute("CREATE VIEW public.v AS SELECT 'x'::text AS region, 5::numeric(9,2) AS total")

@@ -10,7 +10,7 @@ from millstream.catalog.target import targets
 from millstream.errors import TargetMoved
 
 
-def test_a_table_as_it_was_made_is_ours(unfilled: Millstream) -> None:
+def test_an_unchanged_table_is_recognized(unfilled: Millstream) -> None:
     conn, id_ = unfilled.app.conn, unfilled.app.named("totals").id
     [target] = targets.inspect(conn)
     assert (target.stream_table_id, target.state, str(target.found)) == (
@@ -48,7 +48,7 @@ def test_a_table_that_was_dropped_is_absent_and_no_error(
     assert targets.ours(unfilled.app.conn, id_, "totals") is None
 
 
-def test_the_statements_that_mark_it_make_it_ours_again(
+def test_the_marking_statements_restore_the_mark(
     unfilled: Millstream, writer: psycopg.Connection
 ) -> None:
     conn, id_ = unfilled.app.conn, unfilled.app.named("totals").id

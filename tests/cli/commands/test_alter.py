@@ -8,7 +8,7 @@ from tests.cli.conftest import Line, report
 from millstream.cli.exit_codes import Exit
 
 
-def test_alter_hands_over_what_was_given_and_nothing_else(line: Line) -> None:
+def test_alter_passes_only_the_given_arguments_to_the_api(line: Line) -> None:
     ended = line("alter", "shop.totals", "--status", "suspended", "--schedule", "5m")
     assert ended.out == "shop.totals is altered.\n"
     line(
@@ -22,7 +22,7 @@ def test_alter_hands_over_what_was_given_and_nothing_else(line: Line) -> None:
     ]
 
 
-def test_alter_tells_what_another_query_has_changed(line: Line) -> None:
+def test_alter_shows_what_another_query_has_changed(line: Line) -> None:
     line.double.answers["alter_stream_table"] = report(action="FULL", reason="initial")
     assert line("alter", "t", "--query", "SELECT 2").out.startswith(
         "t is altered. FULL: 1,234 rows read, 1 inserted"

@@ -10,7 +10,7 @@ from tests.cli.conftest import Line, report
 from millstream.cli.exit_codes import Exit
 
 
-def test_create_hands_over_what_was_given(line: Line) -> None:
+def test_create_passes_its_arguments_to_the_api(line: Line) -> None:
     line.double.answers["create_stream_table"] = report(action="FULL", reason="initial")
     options = (
         "--schedule",

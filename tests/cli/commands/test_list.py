@@ -22,7 +22,7 @@ def test_list_prints_a_table_or_json(line: Line) -> None:
     assert [one["name"] for one in json.loads(line("list", "--json").out)] == ["totals", "other"]
 
 
-def test_list_of_nothing_tells_how_to_begin(line: Line) -> None:
+def test_an_empty_list_shows_how_to_create_a_stream_table(line: Line) -> None:
     line.double.answers["status"] = []
     assert "millstream create" in line("list").out
     assert json.loads(line("list", "--json").out) == []

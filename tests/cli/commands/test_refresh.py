@@ -20,7 +20,7 @@ def test_refresh_of_several_names_refreshes_each(line: Line) -> None:
     assert "87 ms" in out
 
 
-def test_refresh_tells_what_holds_a_stream_table_back(line: Line) -> None:
+def test_refresh_shows_what_holds_a_stream_table_back(line: Line) -> None:
     behind = OlderUpstream(7, "public.base", "SUSPENDED", AT, "it failed [MS402]\nDETAIL: much")
     line.double.answers["refresh"] = lambda name: report(name=name, held_back_by=(behind,))
     ended = line("refresh", "a")

@@ -11,7 +11,7 @@ from millstream.cli.exit_codes import Exit
 from millstream.cli.output import moment
 
 
-def test_status_tells_when_a_failed_refresh_is_tried_again(line: Line) -> None:
+def test_status_shows_when_a_failed_refresh_is_tried_again(line: Line) -> None:
     line.double.answers["status"] = [
         status(next_try_at=AT, last_transient_error="disk full"),
         status(name="other", next_try_at=AT, last_error="it broke"),
@@ -47,7 +47,7 @@ def test_status_and_create_say_which_sources_stay_on_triggers_and_why(line: Line
     )
 
 
-def test_status_tells_what_readers_should_know(line: Line) -> None:
+def test_status_shows_notes_about_the_rows(line: Line) -> None:
     line.double.answers["status"] = [status(notices=("It holds all rows.",))]
     assert line("status").err == "totals: It holds all rows.\n"
 

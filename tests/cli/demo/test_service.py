@@ -25,9 +25,7 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
     monkeypatch.setattr(sys, "executable", str(path))
 
 
-def test_the_service_is_told_to_stop_at_the_end(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_service_is_stopped_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program(
         monkeypatch,
         tmp_path,

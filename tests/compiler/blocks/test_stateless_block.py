@@ -12,7 +12,7 @@ from millstream.compiler.blocks.stateless_block import UNKNOWN_TYPE, cast_suffix
 from millstream.testing.planning_server import pg_type
 
 
-def test_a_column_that_occurs_twice_is_carried_once() -> None:
+def test_a_column_that_occurs_twice_is_read_once() -> None:
     [block] = planned(
         "SELECT t.id, t.id AS again, t.id + t.id AS twice FROM public.t", "id again twice"
     )

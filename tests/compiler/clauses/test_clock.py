@@ -191,7 +191,7 @@ def test_in_mode_full_every_refresh_computes_all_of_it(ms: Millstream, conn: Con
     assert ms.refresh("coming_soon").action == "NO_DATA"
 
 
-def test_what_expires_is_told_on_to_stream_tables_above(ms: Millstream, conn: Connection) -> None:
+def test_rows_that_expire_are_passed_on_to_readers(ms: Millstream, conn: Connection) -> None:
     conn.execute(
         "INSERT INTO visits VALUES (1, 1, clock_timestamp() + interval '3 seconds'), (2, 1, 'infinity')"
     )

@@ -19,7 +19,7 @@ def test_in_that_only_filters_needs_one_mark(build: Build) -> None:
     assert "Aggregate" not in tree
 
 
-def test_not_in_tells_unknown_from_false(build: Build) -> None:
+def test_not_in_distinguishes_unknown_from_false(build: Build) -> None:
     tree = str(build("SELECT t.id FROM t WHERE (NOT (t.a IN ( SELECT u.a FROM u)))"))
     assert "CAST(NULL AS BOOLEAN)" in tree
     assert tree.count("Aggregate") == 2

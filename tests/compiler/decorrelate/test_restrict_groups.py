@@ -121,7 +121,7 @@ def test_they_are_exact_as_rows_begin_and_cease_to_ask(
         assert actions == {"DIFFERENTIAL"}
 
 
-def test_no_others_are_kept(ms: Millstream, writer: psycopg.Connection) -> None:
+def test_no_other_groups_are_stored(ms: Millstream, writer: psycopg.Connection) -> None:
     ms.create_stream_table("st", BESIDE, schedule="1h")
 
     def groups() -> list[int]:
@@ -138,9 +138,7 @@ def test_no_others_are_kept(ms: Millstream, writer: psycopg.Connection) -> None:
     assert groups() == [3, 7, 23, 63, 83]
 
 
-def test_without_the_key_the_groups_are_kept_for_all(
-    ms: Millstream, writer: psycopg.Connection
-) -> None:
+def test_without_the_key_all_groups_are_stored(ms: Millstream, writer: psycopg.Connection) -> None:
     ms.create_stream_table("st", BESIDE.replace("l.id, ", "l.quantity, "), schedule="1h")
     writer.execute(
         "ALTER TABLE parts DROP CONSTRAINT parts_pkey; INSERT INTO parts VALUES (3, 'b3', 9)"

@@ -68,7 +68,7 @@ def test_outer_columns_outside_where_need_bindings(build: Build) -> None:
     assert sorted(tables_below(limited)) == ["t", "t", "u"]
 
 
-def test_an_empty_select_list_below_offset_has_one_column_of_ours(build: Build) -> None:
+def test_an_empty_select_list_below_offset_has_one_internal_column(build: Build) -> None:
     """Planning it failed (MS902): the server was asked for the type of a column that the query does
     not have.
     """

@@ -172,7 +172,7 @@ def test_what_never_raises_has_no_error(text: str) -> None:
         "t.a BETWEEN 1 AND 2 / t.b",
     ],
 )
-def test_what_nothing_tells_is_unforeseen(text: str) -> None:
+def test_an_expression_without_a_condition_for_its_error_is_unforeseen(text: str) -> None:
     assert told(text) == Unforeseen()
 
 

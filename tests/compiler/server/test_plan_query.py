@@ -168,7 +168,7 @@ def test_a_defect_of_the_planner_is_named_and_creates_nothing(
     assert ms.create_stream_table("mended", query) is not None
 
 
-def test_an_operator_that_the_path_decides_is_refused_where_ours_would_mean_another(
+def test_an_operator_found_by_the_search_path_is_refused_if_ours_would_resolve_to_another(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
     writer.execute("CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, c citext)")

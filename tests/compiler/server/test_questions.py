@@ -31,7 +31,7 @@ def orders(shop: Connection) -> Scan:
     return Scan(relations.table(shop, row[0]), "o")
 
 
-def test_the_double_infers_the_types_that_the_server_tells(shop: Connection) -> None:
+def test_the_double_infers_the_types_of_the_server(shop: Connection) -> None:
     scan = orders(shop)
     servers: list[PlanningServer] = [_Server(shop), PlanningServerDouble()]
     found = [accepted(server.types(list(map(Expr, TYPED)), [scan])) for server in servers]

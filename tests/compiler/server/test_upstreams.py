@@ -21,7 +21,7 @@ def test_a_stream_table_is_reached_through_views_and_functions() -> None:
     assert path(links, FIRST) == (QUERY, VIEW, FUNCTION, FIRST)
 
 
-def test_the_shortest_way_is_told() -> None:
+def test_the_shortest_path_is_returned() -> None:
     links = {QUERY: (VIEW, FIRST), VIEW: (FIRST,)}
     assert path(links, FIRST) == (QUERY, FIRST)
 

@@ -130,7 +130,7 @@ ALTERATIONS = {
 
 @pytest.mark.parametrize("again", [False, True], ids=["same process", "new process"])
 @pytest.mark.parametrize("case", ALTERATIONS.values(), ids=list(ALTERATIONS))
-def test_a_table_that_was_altered_is_told_with_the_way_back_which_works(
+def test_the_error_for_an_altered_table_has_a_hint_that_works(
     ms: Millstream, writer: psycopg.Connection, case: Alteration, again: bool
 ) -> None:
     """A dropped or retyped column was the server's own error, a swapped one was filled with NULLs."""

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize(
     "schema", ["millstream", "millstream_state", "pg_catalog", "information_schema"]
 )
-def test_schemas_of_the_servers_and_ours_are_not_for_stream_tables(
+def test_schemas_of_the_server_and_of_millstream_are_refused_for_stream_tables(
     ms: Millstream, writer: psycopg.Connection, schema: str
 ) -> None:
     writer.execute("CREATE TABLE o (id int PRIMARY KEY)")

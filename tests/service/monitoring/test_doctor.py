@@ -48,7 +48,7 @@ def test_a_database_without_the_catalog_is_fine(database: str) -> None:
     assert "millstream init" in found["catalog"].hint
 
 
-def test_the_server_tells_its_version(conn: Connection, database: str) -> None:
+def test_the_version_of_the_server_is_checked(conn: Connection, database: str) -> None:
     assert str(conn.info.server_version // 10000) in checked(database)["server"].found
 
 
@@ -115,7 +115,7 @@ def test_a_role_named_like_our_schema_is_warned(conn: Connection, database: str)
     assert "search_path" in found.hint
 
 
-def test_a_setting_that_event_triggers_cannot_see_is_told(
+def test_a_setting_that_event_triggers_cannot_read_is_reported(
     conn: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install.install(conn)

@@ -52,7 +52,7 @@ def test_it_needs_the_catalog(database: str) -> None:
         pass
 
 
-def test_a_role_that_may_not_look_is_told_the_grant(conn: Connection, database: str) -> None:
+def test_a_role_without_privileges_gets_the_grant_as_hint(conn: Connection, database: str) -> None:
     install.install(conn)
     role = f"stranger_{conn.info.dbname}"
     conn.execute(f"CREATE ROLE {role} LOGIN".encode())

@@ -49,7 +49,7 @@ def drop_slot(conn: Connection) -> bool:
 
 
 @pytest.mark.parametrize("while_reading", [True, False])
-def test_after_the_slot_was_lost_triggers_capture_again_and_the_reader_starts_anew(
+def test_after_the_slot_was_lost_triggers_capture_again_and_the_reader_reinitialises(
     ms: Millstream, conn: Connection, database: str, while_reading: bool
 ) -> None:
     conn.execute("CREATE TABLE orders (id int PRIMARY KEY, region text, amount numeric)")

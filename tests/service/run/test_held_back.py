@@ -20,7 +20,7 @@ from millstream.settings import Settings
 SETTINGS = Settings(slot_lag_warning=100 << 10, slot_lag_critical=1 << 30)
 
 
-def test_each_source_is_told_once_until_its_buffer_was_small_again() -> None:
+def test_each_source_is_reported_once_until_its_buffer_was_small_again() -> None:
     watch = HeldBackWatch()
 
     def told(**sizes: int) -> list[str]:
@@ -39,7 +39,7 @@ def test_each_source_is_told_once_until_its_buffer_was_small_again() -> None:
     assert [told(b=101), told(a=101)] == [[], ["a"]]
 
 
-def test_a_large_buffer_is_told_with_whom_it_waits_for(
+def test_a_large_buffer_is_reported_with_the_readers_that_it_waits_for(
     conn: Connection, another: Callable[[], Connection]
 ) -> None:
     install.install(conn)

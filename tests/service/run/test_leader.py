@@ -232,7 +232,7 @@ def test_the_scheduler_keeps_away_from_what_a_request_works_on(
     assert writer.execute(troubles).fetchall() == []
 
 
-def test_who_waits_for_a_source_on_wal_that_nobody_writes_to_is_not_kept_waiting(
+def test_wait_visible_returns_soon_for_a_source_on_wal_without_writes(
     database: str,
     spark: SparkSession,
     ms: Millstream,
@@ -273,7 +273,7 @@ def test_a_program_can_embed_it_and_stop_it_in_the_middle(
         assert ms.app.conn.execute("SELECT count(*) FROM millstream.services").fetchone() == (0,)
 
 
-def test_a_stream_table_that_fails_and_gets_stale_is_told_with_the_cause(
+def test_a_failing_stream_table_that_becomes_stale_is_reported_with_the_cause(
     database: str,
     spark: SparkSession,
     ms: Millstream,

@@ -89,7 +89,7 @@ def test_it_waits_for_a_server_that_is_not_there_yet_but_not_for_a_wrong_databas
     assert running.said("does not exist")
 
 
-def test_it_reads_its_settings_file_again_when_told_so(database: str, tmp_path: Path) -> None:
+def test_sighup_reads_the_settings_file_again(database: str, tmp_path: Path) -> None:
     file = tmp_path / "millstream.toml"
     file.write_text('scheduler_interval = "300ms"\n')
     with started(database, tmp_path / "log", MILLSTREAM_CONFIG=str(file)) as running:

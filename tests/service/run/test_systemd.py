@@ -21,7 +21,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
         yield line
 
 
-def test_readiness_status_and_stopping_are_told(manager: socket.socket) -> None:
+def test_readiness_status_and_stopping_are_sent(manager: socket.socket) -> None:
     systemd = Systemd()
     systemd.ready("leader")
     systemd.status("waiting")
@@ -46,7 +46,7 @@ def test_the_watchdog_is_fed_once_in_half_its_time(
     assert systemd.longest_sleep == 1800
 
 
-def test_a_watchdog_of_another_process_is_not_ours(
+def test_a_watchdog_of_another_process_is_ignored(
     manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "1000000")
@@ -57,7 +57,7 @@ def test_a_watchdog_of_another_process_is_not_ours(
         manager.recv(100)
 
 
-def test_without_systemd_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_systemd_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     systemd = Systemd()
     systemd.ready("leader")

@@ -90,9 +90,7 @@ def test_what_a_dead_process_left_is_settled_at_once_and_old_entries_go_in_parts
     assert not upkeep.is_due()
 
 
-def test_sql_tells_which_stream_tables_with_a_cron_schedule_are_stale(
-    conn: Connection, epoch: Epoch
-) -> None:
+def test_sql_finds_stale_stream_tables_with_a_cron_schedule(conn: Connection, epoch: Epoch) -> None:
     """Of an hourly one, what is older than two hours; in SQL nobody works out a cron expression."""
     new = stream_tables.NewStreamTable(
         "public", "t", query="", canonical_query="", schedule="@hourly"
@@ -118,7 +116,7 @@ def test_sql_tells_which_stream_tables_with_a_cron_schedule_are_stale(
     assert not is_stale(180)
 
 
-def test_the_agenda_tells_what_is_to_be_watched() -> None:
+def test_the_agenda_returns_the_stream_tables_to_watch() -> None:
     agenda = Agenda()
     fresh = stream_table(1, schedule="10s", data_timestamp=NOON, cut_at=NOON)
     agenda.load(

@@ -46,7 +46,7 @@ def test_a_full_pipe_still_wakes(wake_ups: WakeUps) -> None:
     assert wake_ups.sleep(LONG) == {"request"}
 
 
-def test_without_a_word_it_wakes_and_tells_nothing(wake_ups: WakeUps) -> None:
+def test_a_wake_up_without_a_message_returns_none(wake_ups: WakeUps) -> None:
     wake_ups.wake()
     # If it did not wake, the time limit of the test would end it.
     assert wake_ups.sleep(1e6) == set()

@@ -21,7 +21,7 @@ def test_each_item_is_in_the_text_once_and_under_its_own_alias() -> None:
         assert 1 <= len(found.items) <= 4
 
 
-def test_the_first_item_is_padded_only_by_a_right_or_full_join() -> None:
+def test_the_first_item_is_null_extended_only_by_a_right_or_full_join() -> None:
     for m in makers(depth=0):
         found = source(m)
         assert found.padded == (" RIGHT JOIN " in found.sql or " FULL JOIN " in found.sql)

@@ -21,7 +21,7 @@ def item(alias: str) -> Item:
     return Item(f"t AS {alias}", alias, columns)
 
 
-def test_the_case_of_a_padded_source_is_that_of_any_item_that_has_a_row() -> None:
+def test_a_null_extended_source_has_a_row_if_any_of_its_items_has_one() -> None:
     assert FromSource("", (item("a"), item("b"))).case == "a.cid"
     assert FromSource("", (item("a"), item("b")), padded=True).case == "coalesce(a.cid, b.cid)"
     assert FromSource("", (item("a"),), padded=True).case == "a.cid"
@@ -61,7 +61,7 @@ def test_sums_are_wider_than_their_terms() -> None:
     assert kind_of_sum(RandomTerm("a", "int8")) == "numeric"
 
 
-def test_equal_numerics_that_print_differently_are_told_apart_by_no_zero() -> None:
+def test_equal_numerics_that_print_differently_are_not_distinguished_by_zeros() -> None:
     assert told_apart(RandomTerm("a.n", "numeric")) == "trim_scale(a.n)"
     assert told_apart(RandomTerm("a.n", "int4")) == "a.n"
 

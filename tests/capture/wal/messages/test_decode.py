@@ -177,7 +177,7 @@ def test_columns_are_found_by_name_wherever_they_stand() -> None:
     assert lines(rows) == [line(0, b"I", (b"a", b"c"))]
 
 
-def test_truncations_are_told_by_relation() -> None:
+def test_truncations_are_returned_by_relation() -> None:
     rows = laid_out(
         [(0, Insert(7, (b"1", b"2", b"3"))), (1, Truncate((7, 9))), (2, Truncate((9,)))]
     )

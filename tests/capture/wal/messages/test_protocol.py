@@ -168,7 +168,7 @@ def test_what_a_server_sends_is_read(conn: Connection, log: Log) -> None:
     )
 
 
-def test_a_key_is_told_from_an_old_row(conn: Connection, log: Log) -> None:
+def test_a_key_is_distinguished_from_an_old_row(conn: Connection, log: Log) -> None:
     conn.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     t = log.capture("t")
     assert log.slot is not None

@@ -36,7 +36,7 @@ def test_stretches_are_taken_one_after_the_other_however_long_they_are(
     assert take_ranges(data, starts, lengths).tobytes() == b"".join(stretches)
 
 
-def test_relations_and_truncations_are_told_by_transaction() -> None:
+def test_relations_and_truncations_are_returned_by_transaction() -> None:
     rows = laid_out()
     assert rows.truncated() == [(1, 7), (1, 70_000)]
     changes = rows.changes()

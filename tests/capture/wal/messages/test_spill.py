@@ -12,7 +12,7 @@ from millstream.errors import SpillFailed
 from millstream.testing.disk import files_of_at_most
 
 
-def test_a_disk_that_is_full_is_told_at_once_by_its_directory(
+def test_a_full_disk_is_reported_at_once_with_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was an OSError; and what was in the file's buffer was missed only when the rows were read

@@ -161,7 +161,7 @@ def test_an_aborted_sub_transaction_takes_back_its_rows_and_no_others() -> None:
     assert texts(done) == ["a", "e", "f"]
 
 
-def test_the_layout_told_in_an_aborted_sub_transaction_stays_told() -> None:
+def test_a_layout_sent_in_an_aborted_subtransaction_remains_valid() -> None:
     assembler = Assembler()
     (done,) = feed(
         assembler,
