@@ -60,6 +60,6 @@ setup: surroundings $(READY)
 $(READY): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV): some minutes the first time, Spark alone is 400 MB."
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --quiet --requirement requirements.lock
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(PIP) install --quiet --quiet --requirement requirements.lock
+	@$(PIP) install --quiet --quiet --no-deps --no-build-isolation --editable .
 	@touch $(READY)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from types import ModuleType
 
 import pytest
+import typer
 from tests.cli.conftest import Line
 
-from millstream.cli.app import COMMANDS, name_of
+from millstream.cli.app import COMMANDS, app, name_of
 from millstream.cli.exit_codes import MEANINGS
 
 
@@ -32,3 +34,14 @@ def test_the_programs_help_lists_commands_exit_codes_and_an_example(line: Line) 
     assert all(name in out for name in NAMES)
     assert all(meaning in out for meaning in MEANINGS.values())
     assert out.rstrip().endswith("millstream demo --seconds 20")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_the_summary_of_a_command_is_one_line_in_the_list(command: ModuleType) -> None:
+    """The lines of the code were lines of the list, broken in the middle of a sentence."""
+    program = typer.main.get_command(app)
+    assert isinstance(program, typer.core.TyperGroup)
+    summary = program.commands[name_of(command)].short_help
+    assert summary is not None
+    assert summary.endswith(".")
+    assert "\n" not in summary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from importlib.metadata import version
+from inspect import cleandoc
 from types import ModuleType
 from typing import Annotated
 
@@ -96,8 +97,16 @@ def root(
     ctx.obj = ctx.obj or REAL
 
 
+def summary_of(command: ModuleType) -> str:
+    """Return the first paragraph of a command's help in one line, for the list of commands."""
+    paragraph, _, _ = cleandoc(command.run.__doc__ or "").partition("\n\n")
+    return " ".join(paragraph.split())
+
+
 for _command in COMMANDS:
-    app.command(name_of(_command), cls=with_example(_command.EXAMPLE))(_command.run)
+    app.command(
+        name_of(_command), cls=with_example(_command.EXAMPLE), short_help=summary_of(_command)
+    )(_command.run)
 
 
 def main() -> None:

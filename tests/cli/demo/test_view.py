@@ -56,7 +56,7 @@ def test_the_plain_lines_name_every_stream_table() -> None:
     assert lines[0] == "  7.0 s  1,234 transactions, 7,890 rows changed"
     assert [line.split()[0] for line in lines[1:]] == [chapter.name for chapter in CHAPTERS]
     assert lines[1].endswith(
-        "  1 refreshes, the last: DIFFERENTIAL  1,234 rows read,     +1 ~2 -3 applied,   87 ms; stale by 0.4 s"
+        "refresh   1: DIFFERENTIAL  1,234 rows read,     +1 ~2 -3 applied,   87 ms; stale by 0.4 s"
     )
 
 

@@ -46,7 +46,7 @@ def _plain(line: BoardLine) -> str:
     if last is None:
         return f"{line.chapter.name:<16} not refreshed yet"
     return (
-        f"{line.chapter.name:<16} {number(line.refreshes):>3} refreshes, the last: {last.action:<12} "
+        f"{line.chapter.name:<16} refresh {number(line.refreshes):>3}: {last.action:<12} "
         f"{number(last.rows_read):>6} rows read, {_applied(last):>12} applied, "
         f"{milliseconds(last.duration_ms):>7}; stale by {age(line.staleness)}"
     )
