@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from psycopg import sql
 
 from millstream.algebra.block import Input
 from millstream.refresh.reads import read_sql, single_rows
@@ -157,7 +158,9 @@ def a_bound_that_is_missing_bounds_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def a_flipped_row_counts_in_both_versions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        FilterVersions, "stored", lambda filter_versions, before: ([str(before), "1"], [])
+        FilterVersions,
+        "stored",
+        lambda filter_versions, before: ([sql.Literal(before), sql.Literal(1)], []),
     )
 
 

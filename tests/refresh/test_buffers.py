@@ -56,8 +56,8 @@ def test_rows_beyond_the_cut_are_left_for_the_next_one(conn: Connection) -> None
     _, triggered = found.slice(1, OLD)
     reader, logged = found.slice(2, OLD)
     assert reader is conn
-    assert str(END) not in triggered
-    assert str(END) in logged
+    assert str(END) not in triggered.as_string()
+    assert str(END) in logged.as_string()
 
 
 def test_a_slice_of_wal_cannot_be_read_before_it_was_waited_for(conn: Connection) -> None:

@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from psycopg import sql
+
 from millstream.capture.buffer import slices
 from millstream.capture.buffer.slices import Pair, Pending
 from millstream.catalog.sources import Source
 from millstream.errors import MillstreamError
 from millstream.frontier.snapshot import Snapshot
+from millstream.postgres.composed import all_of
 from millstream.postgres.connection import Connection
 
 # Opens a session in which the buffers contain everything that was committed before the call.
@@ -70,13 +73,13 @@ class Buffers:
             found |= dict(zip(from_wal, waiting, strict=True))
         return found
 
-    def slice(self, relid: int, frontier: Snapshot) -> tuple[Connection, str]:
+    def slice(self, relid: int, frontier: Snapshot) -> tuple[Connection, sql.Composed]:
         """Return the session that reads a slice, and the condition for its rows."""
         parts = [slices.slice_condition(frontier)]
         if relid in self.sources:
             parts.append(slices.origin_condition(self.sources[relid]))
         if not self._needs_wal(relid, frontier):
-            return self.conn, " AND ".join(part.as_string(self.conn) for part in parts)
+            return self.conn, all_of(parts)
         assert self.wal is not None, "waited for WAL capture"
         parts.append(slices.seen_condition(self.end))
-        return self.wal, " AND ".join(part.as_string(self.conn) for part in parts)
+        return self.wal, all_of(parts)

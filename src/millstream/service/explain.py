@@ -19,9 +19,11 @@ from millstream.compiler.blocks.choices import printed_choices
 from millstream.compiler.blocks.demand import group_seed, messages
 from millstream.compiler.lowering import printed
 from millstream.compiler.server.plan_query import QueryPlan
-from millstream.refresh.reads.read_sql import FilterVersions, all_sql
+from millstream.postgres.composed import Printed, all_of, in_parentheses
+from millstream.refresh.reads.read_sql import UNCHANGED_FILTERS, FilterVersions, all_sql
 from millstream.service.app import App
 from millstream.service.verb import verb
+from millstream.store.names import from_item
 
 
 @dataclass(frozen=True)
@@ -119,10 +121,12 @@ def _recompute(block: GroupedBlock, branch: Branch) -> str:
 
 
 def _leaves(block: Block) -> str:
-    return "\n".join(
-        f"{one.name}  {all_sql(one, _relation(one.scan), before=1, filter_versions=_moved(one))}"
-        for one in block.inputs()
-    )
+    return "\n".join(f"{one.name}  {_read(one)}" for one in block.inputs())
+
+
+def _read(one: Input) -> str:
+    query = all_sql(one, Printed(_relation(one.scan)), before=1, filter_versions=_moved(one))
+    return query.as_string()
 
 
 def _moved(one: Input) -> FilterVersions:
@@ -132,12 +136,14 @@ def _moved(one: Input) -> FilterVersions:
         for temporal_filters in one.temporal_filters
         for scan in temporal_filters.by
     }
-    condition = " AND ".join(
-        f"({temporal_filters.condition})" for temporal_filters in one.temporal_filters
+    if not one.temporal_filters:
+        return UNCHANGED_FILTERS
+    condition = all_of(
+        in_parentheses(Printed(temporal_filter.condition.sql))
+        for temporal_filter in one.temporal_filters
     )
-    return FilterVersions(
-        tuple(scan.item(_relation(scan)) for scan in scans.values()), condition, condition
-    )
+    items = [from_item(scan, Printed(_relation(scan))) for scan in scans.values()]
+    return FilterVersions(tuple(items), condition, condition)
 
 
 def _spark(block: Block) -> str:

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from millstream.algebra.block import Input
-from millstream.algebra.table import BlockRows, Clock, SourceTable, quoted
+from millstream.algebra.table import BlockRows, Clock, SourceTable
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres import relations
-from millstream.postgres.composed import Printed
+from millstream.postgres.composed import Printed, listed
 from millstream.postgres.connection import Connection, pinned, watchful
 from millstream.postgres.copy import fetch, fetch_parts, postgres_type, send
 from millstream.refresh.cut import Cut
@@ -107,18 +107,20 @@ class AccessPaths:
         nulls = [place for place in nulls if keys.column(place).null_count > 0]
         distinct = read_sql.keys_sql(one, columns, self._keys_relation(keys))
         lookup = read_sql.Lookup(columns, distinct, nulls)
-        relation = self.names.source(one.scan.table).as_string()
+        relation = self.names.source(one.scan.table)
         filter_versions = self.versions.filter_versions(one)
-        query = read_sql.lookup_sql(
+        composed = read_sql.lookup_sql(
             one, relation, lookup, before=before, filter_versions=filter_versions
         )
+        # It is sent twice, and may hold thousands of keys.
+        query = Printed(composed.as_string(self.cut.conn))
         estimate = self._estimate(query, one)
         if estimate.rows > self.max_lookup_rows and self._has_statistics(one):
             return self.everything(
                 one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows"
             )
-        limited = f"{query} LIMIT {self.max_lookup_rows + 1}"
-        rows = fetch(self.cut.conn, Printed(limited), read_sql.schema_of(one, located=True))
+        limited = sql.SQL("{} LIMIT {}").format(query, self.max_lookup_rows + 1)
+        rows = fetch(self.cut.conn, limited, read_sql.schema_of(one, located=True))
         if rows.num_rows > self.max_lookup_rows:
             return self.everything(
                 one, before=before, why=f"a lookup returned more than {self.max_lookup_rows} rows"
@@ -131,34 +133,38 @@ class AccessPaths:
         )
         return rows
 
-    def _keys_relation(self, keys: pa.Table) -> str:
+    def _keys_relation(self, keys: pa.Table) -> sql.Composable:
         if keys.num_rows > INLINE_KEYS:
             return self._keys_table(keys)
         arrays = [
-            f"{sql.Literal(column.to_pylist()).as_string(self.cut.conn)}::{postgres_type(column.type)}[]"
+            sql.SQL("{}::{}[]").format(
+                sql.Literal(column.to_pylist()), sql.SQL(postgres_type(column.type))
+            )
             for column in keys.columns
         ]
-        names = ", ".join(f"w{number}" for number in range(keys.num_columns))
-        return f"(SELECT * FROM unnest({', '.join(arrays)}) AS u ({names}))"
+        names = [sql.Identifier(f"w{number}") for number in range(keys.num_columns)]
+        return sql.SQL("(SELECT * FROM unnest({}) AS u ({}))").format(listed(arrays), listed(names))
 
-    def _keys_table(self, keys: pa.Table) -> str:
+    def _keys_table(self, keys: pa.Table) -> sql.Identifier:
         named = keys.rename_columns([f"w{number}" for number in range(keys.num_columns)])
-        columns = ", ".join(f"{field.name} {postgres_type(field.type)}" for field in named.schema)
+        columns = listed(
+            sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(postgres_type(field.type)))
+            for field in named.schema
+        )
         # The keys of one lookup have been read before those of the next are sent, so one table
         # serves both.
-        name = f"ms_wanted_{staging.digest(columns)}"
-        relation = sql.Identifier("pg_temp", name)
+        relation = sql.Identifier("pg_temp", f"ms_wanted_{staging.digest(columns.as_string())}")
         conn = self.cut.conn
-        conn.execute(
-            f"CREATE TEMPORARY TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DROP".encode()
-        )
+        create = sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}) ON COMMIT DROP")
+        conn.execute(create.format(relation, columns))
         staging.clear(conn, [relation])
         send(conn, relation, named)
-        conn.execute(f"ANALYZE pg_temp.{name}".encode())
-        return f"pg_temp.{name}"
+        conn.execute(sql.SQL("ANALYZE {}").format(relation))
+        return relation
 
-    def _estimate(self, query: str, one: Input) -> Estimate:
-        row = self.cut.conn.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()).fetchone()
+    def _estimate(self, query: sql.Composable, one: Input) -> Estimate:
+        explain = sql.SQL("EXPLAIN (FORMAT JSON) {}").format(query)
+        row = self.cut.conn.execute(explain).fetchone()
         assert row is not None
         plan = row[0][0]["Plan"]
         # EXPLAIN shows the alias of a block's view.
@@ -208,13 +214,13 @@ class AccessPaths:
         if physical is None or sum(pages for _, pages in physical) <= SMALL_PAGES:
             query = read_sql.all_sql(
                 one,
-                self.names.source(one.scan.table).as_string(),
+                self.names.source(one.scan.table),
                 before=before,
                 filter_versions=filter_versions,
             )
             return self._read(one, query, why)
         queries = [
-            query
+            query.as_string(self.cut.conn)
             for name, pages in physical
             for query in _ranges(one, name, pages, before, filter_versions)
         ]
@@ -234,10 +240,10 @@ class AccessPaths:
         self.scans.append((one, scanned, why))
         return scanned
 
-    def _read(self, one: Input, query: str, why: str) -> pa.Table | Scanned:
+    def _read(self, one: Input, query: sql.Composable, why: str) -> pa.Table | Scanned:
         """Read the rows of a query in this session; many rows are sent to Spark in parts."""
         schema = read_sql.schema_of(one)
-        found = fetch_parts(self.cut.conn, Printed(query), schema, parts.PART_BYTES)
+        found = fetch_parts(self.cut.conn, query, schema, parts.PART_BYTES)
         if found.is_one:
             (rows,) = found
             self._note(one, "read", rows.num_rows, why)
@@ -246,25 +252,25 @@ class AccessPaths:
         self._note(one, "read", stored.count(), why)
         return stored
 
-    def _physical(self, table: SourceTable) -> list[tuple[str, int]]:
+    def _physical(self, table: SourceTable) -> list[tuple[sql.Identifier, int]]:
         """Return the relations that contain the rows, with their size in pages."""
         # Asked at the cut: a partition may have come since the plan was made.
         partitions = relations.partitions(self.cut.conn, [table.oid])[table.oid]
         rows = self.cut.conn.execute(
-            "SELECT format('%%I.%%I', n.nspname, c.relname), "
+            "SELECT n.nspname, c.relname, "
             "pg_relation_size(c.oid) / current_setting('block_size')::int "
             "FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
             "WHERE c.oid = ANY(%s::oid[]) AND c.relkind = 'r' ORDER BY c.oid",
             ([table.oid, *partitions],),
         ).fetchall()
-        return [(row[0], row[1]) for row in rows]
+        return [(sql.Identifier(schema, name), pages) for schema, name, pages in rows]
 
     def changes(self, one: Input, frontier: Snapshot) -> pa.Table:
         """Read the slice of the input's buffer, or the images of the inner block that it reads."""
         match one.scan.table:
             case Clock():
                 images = read_sql.images_sql(one, self.versions.clock_images())
-                return _consolidated(fetch(self.cut.conn, Printed(images), read_sql.schema_of(one)))
+                return _consolidated(fetch(self.cut.conn, images, read_sql.schema_of(one)))
             case BlockRows():
                 query = read_sql.changes_sql(one, self.names, self.versions.filter_versions(one))
                 return self._changes(one, self.cut.conn, query)
@@ -277,8 +283,8 @@ class AccessPaths:
                 return self._changes(one, conn, query)
         return read_sql.schema_of(one).empty_table()
 
-    def _changes(self, one: Input, conn: Connection, query: str) -> pa.Table:
-        rows = fetch(conn, Printed(query), read_sql.schema_of(one))
+    def _changes(self, one: Input, conn: Connection, query: sql.Composable) -> pa.Table:
+        rows = fetch(conn, query, read_sql.schema_of(one))
         self._note(one, "changes", rows.num_rows, "")
         return _consolidated(rows)
 
@@ -286,9 +292,7 @@ class AccessPaths:
         """Read the rows of a recursion's last step, for its own term."""
         rows = fetch(
             self.cut.conn,
-            Printed(
-                read_sql.step_sql(one, relation.as_string(), self.versions.filter_versions(one))
-            ),
+            read_sql.step_sql(one, relation, self.versions.filter_versions(one)),
             read_sql.schema_of(one),
         )
         self._note(one, "step", rows.num_rows, "")
@@ -301,10 +305,10 @@ class AccessPaths:
             return None
         limit = self.max_lookup_rows + 1
         query = read_sql.crossing_sql(
-            one, self.names.source(one.scan.table).as_string(), filter_versions, limit=limit
+            one, self.names.source(one.scan.table), filter_versions, limit=limit
         )
         estimate = self._estimate(query, one)
-        rows = fetch(self.cut.conn, Printed(query), read_sql.schema_of(one, located=True))
+        rows = fetch(self.cut.conn, query, read_sql.schema_of(one, located=True))
         if rows.num_rows > self.max_lookup_rows:
             return self.everything(
                 one,
@@ -345,21 +349,26 @@ def _scans_whole(plan: dict[str, Any], alias: str) -> bool:
 
 
 def _ranges(
-    one: Input, relation: str, pages: int, before: int, filter_versions: FilterVersions
-) -> list[str]:
+    one: Input, relation: sql.Identifier, pages: int, before: int, filter_versions: FilterVersions
+) -> list[sql.Composed]:
     """Return one query per range of pages; the last range has no end, for pages that are added
     later.
     """
-    alias = quoted(one.scan.alias)
+    only = sql.SQL("ONLY {}").format(relation)
+    ctid = sql.Identifier(one.scan.alias, "ctid")
     starts = list(range(0, max(pages, 1), PAGES_PER_TASK))
     queries = []
     for start in starts:
-        where = [f"{alias}.ctid >= '({start},0)'::tid"] if start else []
+        where = [sql.SQL("{} >= {}::tid").format(ctid, _first_of(start))] if start else []
         if start != starts[-1]:
-            where.append(f"{alias}.ctid < '({start + PAGES_PER_TASK},0)'::tid")
+            end = _first_of(start + PAGES_PER_TASK)
+            where.append(sql.SQL("{} < {}::tid").format(ctid, end))
         queries.append(
-            read_sql.all_sql(
-                one, f"ONLY {relation}", before=before, where=where, filter_versions=filter_versions
-            )
+            read_sql.all_sql(one, only, before=before, where=where, filter_versions=filter_versions)
         )
     return queries
+
+
+def _first_of(page: int) -> sql.Literal:
+    """Return the position before the first row of a page."""
+    return sql.Literal(f"({page},0)")

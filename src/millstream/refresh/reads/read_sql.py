@@ -19,11 +19,19 @@ from psycopg import sql
 
 from millstream.algebra.block import Input, Leaf
 from millstream.algebra.table import ROW as STANDS
-from millstream.algebra.table import BlockRows, SourceTable, quoted
+from millstream.algebra.table import BlockRows, SourceTable
 from millstream.algebra.types import PgType
 from millstream.capture.buffer import slices
-from millstream.store.names import BlockNames
-from millstream.store.staging_columns import unstage
+from millstream.postgres.composed import (
+    Printed,
+    aliased,
+    all_of,
+    in_parentheses,
+    listed,
+    row_text,
+)
+from millstream.store.names import BlockNames, from_item
+from millstream.store.staging_columns import decoded, unstage
 
 ROW = "__row"
 """The column that says where a row is stored: it identifies the row within a snapshot."""
@@ -38,26 +46,35 @@ _MODIFIED = frozenset(
 class FilterVersions:
     """The temporal filters of an input, as conditions before and after one refresh."""
 
-    items: tuple[str, ...] = ()
+    items: tuple[sql.Composable, ...] = ()
     """FROM items: the single rows that the conditions read."""
-    was: str = ""
-    now: str = ""
-    between: str = ""
-    """A condition that all crossing rows satisfy, for an index; empty if none is known."""
+    was: sql.Composable | None = None
+    now: sql.Composable | None = None
+    between: sql.Composable | None = None
+    """A condition that all crossing rows satisfy, for an index; None if none is known."""
+
+    def __post_init__(self) -> None:
+        if (self.was is None) != (self.now is None):
+            raise ValueError("a filter has two versions, or there is none")
 
     @property
     def may_cross(self) -> bool:
         """True if a row may pass the filters in one version and not in the other."""
         return self.was != self.now
 
-    def stored(self, before: int) -> tuple[list[str], list[str]]:
+    def stored(self, before: int) -> tuple[list[sql.Composable], list[sql.Composable]]:
         """Return the counts of a stored row, before and after, and the conditions under which it is
         read.
         """
-        if not self.may_cross or before == 0:
-            return [str(before), "1"], [f"({self.now})"] if self.now else []
-        counts = [f"CASE WHEN {passed} THEN 1 ELSE 0 END" for passed in (self.was, self.now)]
-        return counts, [f"(({self.was}) OR ({self.now}))"]
+        if self.was is None or self.now is None or not self.may_cross or before == 0:
+            return [sql.Literal(before), sql.Literal(1)], _conditions(self.now)
+        passes = sql.SQL("CASE WHEN {} THEN 1 ELSE 0 END")
+        either = sql.SQL("(({}) OR ({}))").format(self.was, self.now)
+        return [passes.format(self.was), passes.format(self.now)], [either]
+
+
+def _conditions(condition: sql.Composable | None) -> list[sql.Composable]:
+    return [] if condition is None else [in_parentheses(condition)]
 
 
 UNCHANGED_FILTERS = FilterVersions()
@@ -72,22 +89,22 @@ def schema_of(input_: Input, *, located: bool = False) -> pa.Schema:
 
 def changes_sql(
     input_: Input, own: BlockNames, filter_versions: FilterVersions = UNCHANGED_FILTERS
-) -> str:
+) -> sql.Composed:
     """Return the query for the changes that this refresh made to the block that an input reads."""
     assert isinstance(input_.scan.table, BlockRows)
     columns = [column for column in input_.scan.table.columns if column.name in input_.used()]
     changes = own.at(input_.scan.table.block).changes
     images = unstage(columns, changes, sql.SQL("s.__ms_action"))
-    return images_sql(input_, images.as_string(), filter_versions)
+    return images_sql(input_, images, filter_versions)
 
 
 def slice_sql(
     input_: Input,
-    condition: str,
+    condition: sql.Composable,
     filter_versions: FilterVersions = UNCHANGED_FILTERS,
     *,
     consolidated: bool = False,
-) -> str:
+) -> sql.Composed:
     """Return the query for a slice of a source's buffer; `consolidated`, without images that
     cancel.
     """
@@ -95,89 +112,93 @@ def slice_sql(
     used = input_.used()
     assert isinstance(table, SourceTable)
     columns = [c for c in table.columns if c.name in used]
-    listed = "".join(
-        f", {slices.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns
+    captured = [aliased(slices.column_name(c.attnum), c.name) for c in columns]
+    changes = sql.SQL(
+        "(SELECT {columns} FROM {buffer} WHERE action IN ('I', 'D') AND {condition})"
+    ).format(
+        columns=listed([sql.SQL("action AS __ms_action"), *captured]),
+        buffer=slices.buffer_name(table.oid),
+        condition=condition,
     )
-    changes = (
-        f"(SELECT action AS __ms_action{listed} FROM {slices.buffer_name(table.oid).as_string()}"
-        f" WHERE action IN ('I', 'D') AND {condition})"
-    )
+    names = [sql.Identifier(c.name) for c in columns]
     return images_sql(
-        input_,
-        _uncancelled(changes, [quoted(c.name) for c in columns]) if consolidated else changes,
-        filter_versions,
+        input_, _uncancelled(changes, names) if consolidated else changes, filter_versions
     )
 
 
-def _uncancelled(images: str, columns: Sequence[str]) -> str:
+def _uncancelled(images: sql.Composable, columns: Sequence[sql.Identifier]) -> sql.Composed:
     """Return a FROM item of images without pairs that cancel.
 
     A row that was inserted and deleted within the slice is in no result of the query, so an
     expression that raises for it must not be evaluated.
     """
-    alike = f"PARTITION BY ROW({', '.join(columns)})::text"
-    came, went = (
-        f"count(*) FILTER (WHERE __ms_action = '{action}') OVER ({alike})" for action in "ID"
-    )
-    numbered = (
-        f"row_number() OVER ({alike}, __ms_action) AS __ms_nth, least({came}, {went}) AS __ms_pairs"
-    )
-    listed = "".join(f", {column}" for column in columns)
-    return (
-        f"(SELECT __ms_action{listed} FROM (SELECT *, {numbered} FROM "
-        f"{images} AS c) AS n WHERE __ms_nth > __ms_pairs)"
+    alike = sql.SQL("PARTITION BY {}").format(row_text(columns))
+    count = sql.SQL("count(*) FILTER (WHERE __ms_action = {}) OVER ({})")
+    return sql.SQL(
+        "(SELECT {columns} FROM (SELECT *, row_number() OVER ({alike}, __ms_action) AS __ms_nth, "
+        "least({came}, {went}) AS __ms_pairs FROM {images} AS c) AS n WHERE __ms_nth > __ms_pairs)"
+    ).format(
+        columns=listed([sql.SQL("__ms_action"), *columns]),
+        alike=alike,
+        came=count.format("I", alike),
+        went=count.format("D", alike),
+        images=images,
     )
 
 
 def step_sql(
-    input_: Input, relation: str, filter_versions: FilterVersions = UNCHANGED_FILTERS
-) -> str:
+    input_: Input, relation: sql.Composable, filter_versions: FilterVersions = UNCHANGED_FILTERS
+) -> sql.Composed:
     """Return the query for the rows of a recursion's last step, with their net counts as the counts
     after.
     """
-    passed = [f"({filter_versions.now})"] if filter_versions.now else []
-    return _select(input_, input_.scan.item(relation), ["0", "__ms_net"], passed, filter_versions)
+    counts = [sql.Literal(0), sql.SQL("__ms_net")]
+    source = from_item(input_.scan, relation)
+    return _select(input_, source, counts, _conditions(filter_versions.now), filter_versions)
 
 
-_BEFORE = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
+_BEFORE = sql.SQL("CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END")
 
 
 def images_sql(
-    input_: Input, images: str, filter_versions: FilterVersions = UNCHANGED_FILTERS
-) -> str:
+    input_: Input, images: sql.Composable, filter_versions: FilterVersions = UNCHANGED_FILTERS
+) -> sql.Composed:
     """Return the query for the images in a relation: of a source, a block or the clock."""
-    passed = [f"({filter_versions.was})"] if filter_versions.was else []
-    return _select(input_, input_.scan.item(images), [_BEFORE, "0"], passed, filter_versions)
+    counts = [_BEFORE, sql.Literal(0)]
+    source = from_item(input_.scan, images)
+    return _select(input_, source, counts, _conditions(filter_versions.was), filter_versions)
 
 
 def all_sql(
     input_: Input,
-    relation: str,
+    relation: sql.Composable,
     *,
     before: int,
-    where: Sequence[str] = (),
+    where: Sequence[sql.Composable] = (),
     filter_versions: FilterVersions = UNCHANGED_FILTERS,
-) -> str:
+) -> sql.Composed:
     """Return the query for every row that passes the input's filters; `relation` may hold a part of
     the table.
     """
     counts, passed = filter_versions.stored(before)
-    return _select(input_, input_.scan.item(relation), counts, [*where, *passed], filter_versions)
+    source = from_item(input_.scan, relation)
+    return _select(input_, source, counts, [*where, *passed], filter_versions)
 
 
 def crossing_sql(
-    input_: Input, relation: str, filter_versions: FilterVersions, *, limit: int
-) -> str:
+    input_: Input, relation: sql.Composable, filter_versions: FilterVersions, *, limit: int
+) -> sql.Composed:
     """Return the query for the rows that cross the temporal filters."""
     counts, _ = filter_versions.stored(1)
-    where = [f"({filter_versions.between})"] if filter_versions.between else []
-    where.append(f"(({filter_versions.was}) IS TRUE) <> (({filter_versions.now}) IS TRUE)")
-    return (
-        _select(
-            input_, input_.scan.item(relation), [*counts, _located(input_)], where, filter_versions
-        )
-        + f" LIMIT {limit}"
+    assert filter_versions.was is not None
+    assert filter_versions.now is not None
+    crosses = sql.SQL("(({}) IS TRUE) <> (({}) IS TRUE)").format(
+        filter_versions.was, filter_versions.now
     )
+    where = [*_conditions(filter_versions.between), crosses]
+    source, columns = from_item(input_.scan, relation), [*counts, _located(input_)]
+    query = _select(input_, source, columns, where, filter_versions)
+    return sql.SQL("{} LIMIT {}").format(query, limit)
 
 
 @dataclass(frozen=True)
@@ -185,7 +206,7 @@ class Lookup:
     """Which rows a lookup returns: those whose leaf columns equal a key."""
 
     columns: Sequence[str]
-    keys: str
+    keys: sql.Composable
     """A FROM item __ms_k (k0, k1, ...)."""
     nulls: Sequence[int] = ()
     """Positions of the columns at which a NULL equals a NULL."""
@@ -193,47 +214,59 @@ class Lookup:
 
 def lookup_sql(
     input_: Input,
-    relation: str,
+    relation: sql.Composable,
     lookup: Lookup,
     *,
     before: int,
     filter_versions: FilterVersions = UNCHANGED_FILTERS,
-) -> str:
+) -> sql.Composed:
     """Return the query for the rows of a lookup."""
-    expressions = [_compared(input_.leaf(column)) for column in lookup.columns]
-    same = [_same(each, f"__ms_k.k{n}", n in lookup.nulls) for n, each in enumerate(expressions)]
-    item = input_.scan.item(relation)
-    source = f"{lookup.keys} JOIN {f'({item})' if input_.scan.expansions else item} ON {' AND '.join(same)}"
+    same = [
+        _same(_compared(input_.leaf(column)), sql.Identifier("__ms_k", f"k{n}"), n in lookup.nulls)
+        for n, column in enumerate(lookup.columns)
+    ]
+    item = from_item(input_.scan, relation)
+    source = sql.SQL("{keys} JOIN {item} ON {same}").format(
+        keys=lookup.keys,
+        item=in_parentheses(item) if input_.scan.expansions else item,
+        same=all_of(same),
+    )
     counts, passed = filter_versions.stored(before)
     return _select(input_, source, [*counts, _located(input_)], passed, filter_versions)
 
 
-def _located(input_: Input) -> str:
+def _located(input_: Input) -> sql.Composed:
     """Return the expression that says where a row is stored, and which row of its expansions it is."""
-    alias = quoted(input_.scan.alias)
-    stored = f"{alias}.tableoid::text || {alias}.ctid::text"
-    rows = [stored if isinstance(input_.scan.table, SourceTable) else f"{alias}.{STANDS}"]
-    return " || '.' || ".join(
-        [*rows, *(f"coalesce({expansion.number}, 0)" for expansion in input_.scan.expansions)]
+    row: sql.Composable = sql.Identifier(input_.scan.alias, STANDS)
+    if isinstance(input_.scan.table, SourceTable):
+        stored = sql.SQL("{alias}.tableoid::text || {alias}.ctid::text")
+        row = stored.format(alias=sql.Identifier(input_.scan.alias))
+    numbered = sql.SQL("coalesce({}, 0)")
+    numbers = [numbered.format(Printed(expansion.number)) for expansion in input_.scan.expansions]
+    return sql.SQL(" || '.' || ").join([row, *numbers])
+
+
+def keys_sql(input_: Input, columns: Sequence[str], relation: sql.Composable) -> sql.Composed:
+    """Return a FROM item with each key once, in the types of the leaf columns."""
+    keys = [
+        aliased(_key(input_.leaf(column), sql.Identifier("__ms_w", f"w{n}")), f"k{n}")
+        for n, column in enumerate(columns)
+    ]
+    return sql.SQL("(SELECT DISTINCT {keys} FROM {relation} AS __ms_w) AS __ms_k").format(
+        keys=listed(keys), relation=relation
     )
 
 
-def keys_sql(input_: Input, columns: Sequence[str], relation: str) -> str:
-    """Return a FROM item with each key once, in the types of the leaf columns."""
-    decoded = [
-        f"{_key(input_.leaf(column), f'__ms_w.w{n}')} AS k{n}" for n, column in enumerate(columns)
-    ]
-    return f"(SELECT DISTINCT {', '.join(decoded)} FROM {relation} AS __ms_w) AS __ms_k"
-
-
-def _key(leaf: Leaf, value: str) -> str:
+def _key(leaf: Leaf, value: sql.Identifier) -> sql.Composable:
     # The sender's value may not fit the receiver's type: a bigint joins an integer, numeric(9,4) joins numeric(5,2).
     if leaf.wire.number == "int":
         return value
     if leaf.type.kind == "base" and leaf.type.base in _MODIFIED:
         # In quotes: bare, `bit` means bit(1) and `char` char(1).
-        return f"({leaf.wire.decode.format(x=value)})::pg_catalog.{quoted(leaf.type.base)}"
-    return leaf.wire.decode_sql(value, _compared_type(leaf))
+        unmodified = sql.Identifier("pg_catalog", leaf.type.base)
+        sent = Printed(leaf.wire.decode.format(x=value.as_string()))
+        return sql.SQL("({})::{}").format(sent, unmodified)
+    return decoded(value, leaf.wire, _compared_type(leaf))
 
 
 def _compared_type(leaf: Leaf) -> PgType:
@@ -243,26 +276,31 @@ def _compared_type(leaf: Leaf) -> PgType:
     return leaf.type.unwrapped() if leaf.type.output else leaf.type
 
 
-def _compared(leaf: Leaf) -> str:
-    type_ = _compared_type(leaf)
-    return leaf.expr.sql if type_ is leaf.type else f"({leaf.expr.sql})::{type_.name}"
+def _compared(leaf: Leaf) -> sql.Composable:
+    type_, value = _compared_type(leaf), Printed(leaf.expr.sql)
+    if type_ is leaf.type:
+        return value
+    return sql.SQL("({})::{}").format(value, Printed(type_.name))
 
 
-def _same(expression: str, key: str, nulls: bool) -> str:
+def _same(expression: sql.Composable, key: sql.Identifier, nulls: bool) -> sql.Composed:
     if nulls:
-        return f"(({expression}) = {key} OR (({expression}) IS NULL AND {key} IS NULL))"
-    return f"({expression}) = {key}"
+        both = sql.SQL("(({value}) = {key} OR (({value}) IS NULL AND {key} IS NULL))")
+        return both.format(value=expression, key=key)
+    return sql.SQL("({}) = {}").format(expression, key)
 
 
 def _select(
     input_: Input,
-    source: str,
-    extra: Sequence[str],
-    where: Sequence[str],
+    source: sql.Composable,
+    extra: Sequence[sql.Composable],
+    where: Sequence[sql.Composable],
     filter_versions: FilterVersions,
-) -> str:
-    columns = ", ".join([*(leaf.sql for leaf in input_.leaves), *extra])
-    source = " CROSS JOIN ".join([source, *filter_versions.items])
-    conditions = [f"({condition.sql})" for condition in input_.filters] + list(where)
-    tail = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {columns} FROM {source}{tail}"
+) -> sql.Composed:
+    filters = [in_parentheses(Printed(condition.sql)) for condition in input_.filters]
+    conditions = sql.SQL(" WHERE {}").format(all_of([*filters, *where]))
+    return sql.SQL("SELECT {columns} FROM {source}{where}").format(
+        columns=listed([*(Printed(leaf.sql) for leaf in input_.leaves), *extra]),
+        source=sql.SQL(" CROSS JOIN ").join([source, *filter_versions.items]),
+        where=conditions if filters or where else sql.SQL(""),
+    )

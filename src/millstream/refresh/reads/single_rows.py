@@ -16,11 +16,20 @@ from psycopg import sql
 
 from millstream.algebra import text_io
 from millstream.algebra.block import Input
-from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Scan
-from millstream.algebra.table import BlockRows, Clock, ConstantRows, Table, quoted
+from millstream.algebra.table import BlockRows, Clock, ConstantRows, Table
 from millstream.algebra.temporal_filter import Bound
+from millstream.algebra.types import Column
 from millstream.large_stack import on_large_stack
+from millstream.postgres.composed import (
+    Printed,
+    aliased,
+    all_of,
+    in_parentheses,
+    listed,
+    one_of,
+)
 from millstream.refresh.cut import Cut
 from millstream.refresh.reads.read_sql import UNCHANGED_FILTERS, FilterVersions
 from millstream.store.names import BlockNames
@@ -69,95 +78,111 @@ class SingleRowVersions:
             self._range(one, was, now),
         )
 
-    def _rows(self, scan: Scan, columns: Sequence[str]) -> tuple[str, str]:
+    def _rows(self, scan: Scan, columns: Sequence[str]) -> tuple[sql.Composable, sql.Composable]:
         """Return the old and the new row, each as a SELECT of constants."""
         table = scan.table
         if isinstance(table, Clock):
             return _time(self.since or self.now), _time(self.now)
         if isinstance(table, ConstantRows):
-            names = ", ".join(quoted(column.name) for column in table.columns)
-            return (constant := f"SELECT * FROM ({table.values}) AS c ({names})"), constant
+            return (constant := _constant_row(table)), constant
         assert isinstance(table, BlockRows)
         own = self.names.at(table.block)
-        new = self._selected(
-            f"SELECT {_texts(table, columns)} FROM {own.shown.as_string()} AS s", table, columns
-        )
+        texts = _texts(table, columns)
+        shown = sql.SQL("SELECT {} FROM {} AS s").format(texts, own.shown)
+        new = self._selected(shown, table, columns)
         assert new is not None
         if self.since is None:
             return new, new
-        found = unstage(
-            [column for column in table.columns if column.name in columns],
-            own.changes,
-            sql.SQL("s.__ms_action"),
-        )
-        images = (
-            f"SELECT {_texts(table, columns)} FROM {found.as_string()} AS s WHERE __ms_action = 'D'"
-        )
+        read = [column for column in table.columns if column.name in columns]
+        changes = unstage(read, own.changes, sql.SQL("s.__ms_action"))
+        images = sql.SQL("SELECT {} FROM {} AS s WHERE __ms_action = 'D'").format(texts, changes)
         return self._selected(images, table, columns) or new, new
 
-    def _selected(self, query: str, table: Table, columns: Sequence[str]) -> str | None:
-        row = self.conn.execute(query.encode()).fetchone()
+    def _selected(
+        self, query: sql.Composed, table: Table, columns: Sequence[str]
+    ) -> sql.Composed | None:
+        row = self.conn.execute(query).fetchone()
         if row is None:
             return None
         values = zip(columns, row[: len(columns)], row[len(columns) :], strict=True)
-        listed = [
-            f"{self._constant(table, name, *value)} AS {quoted(name)}" for name, *value in values
-        ]
-        return f"SELECT {', '.join(listed)}"
+        constants = [aliased(_constant(table, name, *value), name) for name, *value in values]
+        return sql.SQL("SELECT {}").format(listed(constants))
 
-    def _constant(self, table: Table, name: str, text: str | None, collation: str | None) -> str:
-        column = table.column(name)
-        assert column is not None
-        value = f"CAST({sql.Literal(text).as_string(self.conn)} AS {column.type.name})"
-        return f"{value} COLLATE {collation}" if collation else value
-
-    def clock_images(self) -> str:
+    def clock_images(self) -> sql.Composed:
         """Return the old and the new row of the clock as images of a slice."""
         assert self.since is not None
-        old, new = (f"SELECT '{action}' AS __ms_action, t.* FROM ({_time(at)}) AS t"
-                    for action, at in (("D", self.since), ("I", self.now)))  # fmt: skip
-        return f"({old} UNION ALL {new})"
+        return sql.SQL(
+            "(SELECT 'D' AS __ms_action, t.* FROM ({old}) AS t UNION ALL "
+            "SELECT 'I' AS __ms_action, t.* FROM ({new}) AS t)"
+        ).format(old=_time(self.since), new=_time(self.now))
 
     # -- the range of crossing rows ---------------------------------------------------------
 
-    def _range(self, one: Input, was: _Side, now: _Side) -> str:
-        """Return a condition that all crossing rows meet and an index supports; "" if there is
+    def _range(self, one: Input, was: _Side, now: _Side) -> sql.Composed | None:
+        """Return a condition that all crossing rows meet and an index supports; None if there is
         none.
         """
         bounds = [temporal_filters.bound for temporal_filters in one.temporal_filters]
         if any(bound is None for bound in bounds):
-            return ""
+            return None
         pairs = [
-            (bound, was.expr(bound.bound).sql, now.expr(bound.bound).sql)
+            (bound, was.printed(bound.bound), now.printed(bound.bound))
             for bound in bounds
             if bound is not None
         ]
-        nulls = ", ".join(f"({text}) IS NULL" for _, *texts in pairs for text in texts)
-        row = self.conn.execute(
-            f"SELECT {nulls} FROM {', '.join((*was.items, *now.items))}".encode()
-        ).fetchone()
+        is_null = sql.SQL("({}) IS NULL")
+        query = sql.SQL("SELECT {} FROM {}").format(
+            listed(is_null.format(value) for _, *values in pairs for value in values),
+            listed([*was.items, *now.items]),
+        )
+        row = self.conn.execute(query).fetchone()
         assert row is not None
         known = zip(pairs, row[::2], row[1::2], strict=True)
-        return " OR ".join(f"({_between(*pair, no_old, no_new)})" for pair, no_old, no_new in known)
+        return one_of(
+            in_parentheses(_between(*pair, no_old, no_new)) for pair, no_old, no_new in known
+        )
 
 
-def _time(at: datetime) -> str:
+def _constant_row(table: ConstantRows) -> sql.Composed:
+    """Return the one row of VALUES."""
+    return sql.SQL("SELECT * FROM ({values}) AS c ({columns})").format(
+        values=Printed(table.values),
+        columns=listed(sql.Identifier(column.name) for column in table.columns),
+    )
+
+
+def _constant(table: Table, name: str, text: str | None, collation: str | None) -> sql.Composable:
+    """Return a value of a column as a constant of its type and collation."""
+    column = table.column(name)
+    assert column is not None
+    value = sql.SQL("CAST({} AS {})").format(sql.Literal(text), Printed(column.type.name))
+    return sql.SQL("{} COLLATE {}").format(value, Printed(collation)) if collation else value
+
+
+def _time(at: datetime) -> sql.Composed:
     """Return the clock's row at a time."""
-    return f"SELECT CAST('{at.isoformat()}' AS timestamptz) AS now"
+    return sql.SQL("SELECT CAST({} AS timestamptz) AS now").format(at.isoformat())
 
 
-def _between(bound: Bound, old: str, new: str, no_old: bool, no_new: bool) -> str:
+def _between(
+    bound: Bound, old: sql.Composable, new: sql.Composable, no_old: bool, no_new: bool
+) -> sql.Composable:
     """Return the condition for values between the old and the new bound; no row passes a comparison
     with NULL.
     """
-    value, operator = f"({bound.value.sql})", bound.operator
+    value = in_parentheses(Printed(bound.value.sql))
     if no_old and no_new:
-        return "false"
+        return sql.SQL("false")
     if no_old or no_new:
-        return f"{value} {operator} ({new if no_old else old})"
-    if operator == "=":
-        return f"{value} = ({old}) OR {value} = ({new})"
-    return f"{value} BETWEEN least({old}, {new}) AND greatest({old}, {new})"
+        compared = sql.SQL("{} {} ({})")
+        return compared.format(value, sql.SQL(bound.operator), new if no_old else old)
+    if bound.operator == "=":
+        return sql.SQL("{value} = ({old}) OR {value} = ({new})").format(
+            value=value, old=old, new=new
+        )
+    return sql.SQL("{value} BETWEEN least({old}, {new}) AND greatest({old}, {new})").format(
+        value=value, old=old, new=new
+    )
 
 
 @dataclass(frozen=True)
@@ -166,29 +191,29 @@ class _Side:
 
     name: str
     aliases: list[str]
-    rows: list[str]
+    rows: list[sql.Composable]
 
     @property
-    def items(self) -> tuple[str, ...]:
+    def items(self) -> tuple[sql.Composable, ...]:
         """FROM items."""
         return tuple(
-            f"({row}) AS {quoted(self._alias(number))}" for number, row in enumerate(self.rows)
+            aliased(in_parentheses(row), self._alias(number))
+            for number, row in enumerate(self.rows)
         )
 
-    def condition(self, one: Input) -> str:
+    def condition(self, one: Input) -> sql.Composed:
         """Return the conjunction of all temporal filters of an input."""
-        return " AND ".join(
-            f"({self.expr(temporal_filters.condition).sql})"
-            for temporal_filters in one.temporal_filters
+        return all_of(
+            in_parentheses(self.printed(temporal_filter.condition))
+            for temporal_filter in one.temporal_filters
         )
 
-    def expr(self, expression: Expr) -> Expr:
+    def printed(self, expression: Expr) -> Printed:
         """Return an expression over these rows."""
         numbers = {alias: number for number, alias in enumerate(self.aliases)}
         own = [ref for ref in expression.refs if ref.alias in numbers]
-        return expression.substitute(
-            {ref: Expr(Ref(self._alias(numbers[ref.alias]), ref.column).sql) for ref in own}
-        )
+        replaced = {ref: Expr.ref(self._alias(numbers[ref.alias]), ref.column) for ref in own}
+        return Printed(expression.substitute(replaced).sql)
 
     def _alias(self, number: int) -> str:
         return f"__ms_{self.name}_{number}"
@@ -205,15 +230,20 @@ def _columns(one: Input, scan: Scan) -> list[str]:
     )
 
 
-def _texts(table: Table, columns: Sequence[str]) -> str:
+def _texts(table: Table, columns: Sequence[str]) -> sql.Composed:
     """Return each value as text, then each collation, because a constant has none of its own."""
-    found = [(quoted(name), table.column(name)) for name in columns]
-    values = [
-        text_io.output_sql(f"s.{name}", column.type) if column else f"s.{name}::text"
-        for name, column in found
-    ]
-    collations = [
-        f"pg_collation_for(s.{name})" if column and column.type.collation != "none" else "NULL"
-        for name, column in found
-    ]
-    return ", ".join(values + collations)
+    found = [(sql.Identifier("s", name), table.column(name)) for name in columns]
+    texts = [_text(value, column) for value, column in found]
+    return listed([*texts, *(_collation(value, column) for value, column in found)])
+
+
+def _text(value: sql.Identifier, column: Column | None) -> sql.Composable:
+    if column is None:
+        return sql.SQL("{}::text").format(value)
+    return Printed(text_io.output_sql(value.as_string(), column.type))
+
+
+def _collation(value: sql.Identifier, column: Column | None) -> sql.Composable:
+    if column is None or column.type.collation == "none":
+        return sql.SQL("NULL")
+    return sql.SQL("pg_collation_for({})").format(value)
