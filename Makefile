@@ -21,8 +21,8 @@ test: setup  ## the whole suite, on every PostgreSQL at hand (ARGS="tests/cli -x
 
 soak: setup  ## 20,000 cases of the law on random queries, and SQLsmith's, from another seed each time (MILLSTREAM_TEST_LAW_SEED=7 for one)
 	@MILLSTREAM_TEST_LAW_ROUNDS=$${MILLSTREAM_TEST_LAW_ROUNDS:-20} MILLSTREAM_TEST_LAW_SEED=$${MILLSTREAM_TEST_LAW_SEED:-random} \
-	  MILLSTREAM_TEST_SQLSMITH=$${MILLSTREAM_TEST_SQLSMITH:-1500} \
-	  $(BIN)/python -m pytest -s --timeout 36000 tests/law/test_random.py tests/law/test_sqlsmith.py
+	  MILLSTREAM_TEST_SQLSMITH=$${MILLSTREAM_TEST_SQLSMITH:-1500} MILLSTREAM_TEST_APPLICATION=all \
+	  $(BIN)/python -m pytest -s --timeout 36000 tests/law/test_random.py tests/law/test_application.py tests/law/test_sqlsmith.py
 
 soak-service: setup  ## the service under faults and load for an hour (SECONDS=600 for another time)
 	@MILLSTREAM_TEST_SERVICE_SECONDS=$(or $(SECONDS),3600) $(BIN)/python -m pytest -s tests/service/run/test_soak.py

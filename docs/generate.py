@@ -20,6 +20,7 @@ from docs.capabilities import KEPT, KINDS, REFUSED
 from docs.monitoring import MONITORS, Monitor
 from docs.setting_tests import SHOWN_BY
 from docs.sql_functions import SQL_FUNCTIONS, SqlFunction
+from docs.tasks import TASKS
 from pydantic.fields import FieldInfo
 
 from millstream import errors
@@ -28,6 +29,7 @@ from millstream.cli.exit_codes import MEANINGS, exit_code
 from millstream.observe import failpoint
 from millstream.refresh.reasons import ACTIONS, REASONS, STATUSES
 from millstream.settings import HARMLESS, NOT_FROM_DATABASE, OTHER_VARIABLES, PREFIX, Settings
+from millstream.testing.application import QUERIES
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Printed from the code by docs/generate.py; change it there. -->"
@@ -36,6 +38,7 @@ NOTE = "<!-- Printed from the code by docs/generate.py; change it there. -->"
 def pages() -> dict[str, str]:
     """Every page of the reference, by file name."""
     return {
+        "tasks.md": tasks(),
         "sql.md": sql(),
         "sql-functions.md": sql_functions(),
         "commands.md": commands(),
@@ -87,6 +90,22 @@ def sql() -> str:
         ),
         section("Refused", table(("construct", "example", "code", "instead"), refused)),
     )
+
+
+def tasks() -> str:
+    """Print what people do with SQL, with queries that are kept."""
+    head = (
+        "What people do with SQL, and queries that do it: paste one of yours. The suite keeps every query\n"
+        "of this page as a stream table, over\n"
+        "[these tables](../../src/millstream/testing/application/schema.sql), changes the tables, and\n"
+        "compares. `make soak` does so with all two hundred that they are taken from. By construct:\n"
+        "[SQL](sql.md)."
+    )
+    sections = (
+        section(task.name, task.told, *(f"```sql\n{QUERIES[name]}\n```" for name in task.queries))
+        for task in TASKS
+    )
+    return page("What SQL is kept", head, *sections)
 
 
 # -- history ---------------------------------------------------------------------------------

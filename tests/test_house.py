@@ -250,6 +250,7 @@ COVERED: dict[str, tuple[str, str]] = {
         "it rewrites a catalog that was restored",
     ),
     "testing/restore.py": ("service/test_adopt.py", "pg_dump and pg_restore between two clusters"),
+    "testing/sqlsmith.py": ("law/test_sqlsmith.py", "a program that is not always there"),
     "testing/writers.py": (
         "concurrency/test_exact.py",
         "it is the load of the tests of concurrency",
