@@ -94,10 +94,15 @@ class Millstream:
 
     @public
     def validate(
-        self, query: str, *, owner: str | None = None, cdc_mode: str | None = None
+        self,
+        query: str,
+        *,
+        owner: str | None = None,
+        cdc_mode: str | None = None,
+        schedule: str | None = None,
     ) -> Validation:
         """What a stream table over a query would be, or why it is refused; nothing is created."""
-        return validate.validate(self.app, query, owner, cdc_mode)
+        return validate.validate(self.app, query, owner, cdc_mode, schedule=schedule)
 
     @public
     def alter_stream_table(

@@ -12,8 +12,11 @@ from .conftest import Line, validation
 
 def test_a_dry_run_creates_nothing_and_shows_the_plan(line: Line) -> None:
     line.double.answers["validate"] = validation(notices=("It reads the current time.",))
-    ended = line("create", "t", "SELECT 1", "--dry-run", "--owner", "me", "--cdc-mode", "wal")
-    assert line.double.called("validate") == [(("SELECT 1",), {"owner": "me", "cdc_mode": "wal"})]
+    options = ("--owner", "me", "--cdc-mode", "wal", "--schedule", "5s")
+    ended = line("create", "t", "SELECT 1", "--dry-run", *options)
+    assert line.double.called("validate") == [
+        (("SELECT 1",), {"owner": "me", "cdc_mode": "wal", "schedule": "5s"})
+    ]
     assert line.double.called("create_stream_table") == []
     shown = (
         "region",

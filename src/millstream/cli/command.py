@@ -121,6 +121,8 @@ def _usage_told(as_json: bool) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
+        # Words of the library that checks values.
+        error.message = error.message.replace("Value error, ", "")
         if not as_json:
             raise
         path = error.ctx.command_path if error.ctx else "millstream"

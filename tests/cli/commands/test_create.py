@@ -65,3 +65,24 @@ def test_create_needs_the_query_from_one_place_that_is_there(
 ) -> None:
     assert line(*arguments).code == Exit.USAGE
     assert line.double.called("create_stream_table") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "not_told"),
+    [
+        (("t", "SELECT 1", "--mode", "often"), "'often' is not one of", "Value error"),
+        (("t", "--file", "nowhere"), "No such file or directory", "Errno"),
+    ],
+)
+def test_a_bad_value_is_told_in_words_of_ours(
+    line: Line, arguments: tuple[str, ...], told: str, not_told: str
+) -> None:
+    ended = line("create", *arguments)
+    assert ended.code == Exit.USAGE
+    assert told in ended.err
+    assert not_told not in ended.err
+
+
+def test_a_file_that_is_no_text_is_no_query(line: Line, tmp_path: Path) -> None:
+    (tmp_path / "query.sql").write_bytes(b"\xff\xfe")
+    assert "it is not UTF-8" in line("create", "t", "--file", str(tmp_path / "query.sql")).err

@@ -152,6 +152,8 @@ def test_the_owner_must_be_allowed_to_read_the_columns(shop: Millstream) -> None
     assert refusal.code == "MS010"
     with pytest.raises(BadSetting):
         shop.validate("SELECT 1", owner="nobody_here")
+    with pytest.raises(BadSetting):
+        shop.validate(TOTALS, schedule="often")
 
 
 def test_notices_say_what_readers_should_know(shop: Millstream) -> None:

@@ -88,7 +88,7 @@ def run(
     capture = cdc_mode.value if cdc_mode else None
     if only_validate:
         with opened(ctx, dsn, "planning the query") as client:
-            validation = client.validate(text, owner=owner, cdc_mode=capture)
+            validation = client.validate(text, owner=owner, cdc_mode=capture, schedule=schedule)
         dry_run.show(validation, as_json=as_json)
         return
     with served(ctx, dsn, f"creating {name}", direct=direct) as client:
@@ -121,6 +121,7 @@ def read_query(text: str | None, file: Path | None) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror or "") if isinstance(error, OSError) else "it is not UTF-8"
         raise BadSetting.of(
-            "--file", str(file), f"a file that holds the query ({error})"
+            "--file", str(file), f"a file that holds the query ({reason})"
         ) from error

@@ -26,6 +26,7 @@ from millstream.errors import BadSetting, MillstreamError
 from millstream.large_stack import on_large_stack
 from millstream.postgres.connection import along
 from millstream.postgres.failures import translate_error
+from millstream.scheduler.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.define.create import as_sources, with_key
 from millstream.service.verb import verb
@@ -106,9 +107,12 @@ def validate(
     owner: str | None = None,
     cdc_mode: str | None = None,
     *,
+    schedule: str | None = None,
     search_path: str | None = None,
 ) -> Validation:
     """Plan a query for a role, by default the session's own, without creating anything."""
+    if schedule is not None:
+        Cadence.parse(schedule, shortest=app.settings.min_schedule)
     if cdc_mode not in (None, *CDC_MODES):
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
     owner = rights.owner_for(app.conn, owner)
