@@ -93,7 +93,7 @@ class Integers:
     def table(self, schema: str, name: str) -> Table | str:
         return INTEGER_TABLES[name]
 
-    def types(self, select: str) -> tuple[PgType, ...]:
+    def types(self, select: str, node: object = None) -> tuple[PgType, ...]:
         self.asked.append(select)
         return tuple(pg_type("int4") for _ in parsed(select).expressions)
 

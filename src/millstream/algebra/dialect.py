@@ -12,7 +12,7 @@ of their own; every other function is a name and its arguments.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # sqlglot's callables differ in their parameters, and are only passed on.
 from typing import Any, ClassVar
@@ -53,6 +53,8 @@ class SearchClause:
     depth: bool
     by: tuple[str, ...]
     name: str
+    columns: tuple[exp.Expr, ...] = field(default=(), compare=False, repr=False)
+    """The syntax nodes of `by`."""
 
     @property
     def sql(self) -> str:
@@ -68,11 +70,17 @@ class CycleClause:
     to: str
     default: str
     path: str
+    columns: tuple[exp.Expr, ...] = field(default=(), compare=False, repr=False)
+    """The syntax nodes of `by`."""
 
     @property
     def sql(self) -> str:
         values = f" TO {_constant(self.to)} DEFAULT {_constant(self.default)}" if self.to else ""
         return f"CYCLE {_listed(self.by)} SET {_listed([self.mark])}{values} USING {_listed([self.path])}"
+
+
+def _names(columns: Iterable[exp.Expr]) -> tuple[str, ...]:
+    return tuple(column.name for column in columns)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -234,19 +242,22 @@ class Verbatim(Postgres):
             depth = bool(self._match_text_seq("DEPTH"))
             self._match_text_seq("BREADTH")
             self._match_text_seq("FIRST", "BY")
-            return SearchClause(depth, self._parse_names(), self._parse_name_after("SET"))
+            columns = self._parse_columns()
+            name = self._parse_name_after("SET")
+            return SearchClause(depth, _names(columns), name, columns)
 
         def _parse_cycle(self) -> CycleClause:
-            by, mark = self._parse_names(), self._parse_name_after("SET")
+            columns, mark = self._parse_columns(), self._parse_name_after("SET")
             to = self._match_text_seq("TO") and self._parse_bitwise()
             default = self._match(TokenType.DEFAULT) and self._parse_bitwise()
             value, other = (
                 printed(one) if isinstance(one, exp.Expression) else "" for one in (to, default)
             )
-            return CycleClause(by, mark, value, other, self._parse_name_after("USING"))
+            path = self._parse_name_after("USING")
+            return CycleClause(_names(columns), mark, value, other, path, columns)
 
-        def _parse_names(self) -> tuple[str, ...]:
-            return tuple(one.name for one in self._parse_csv(self._parse_id_var))
+        def _parse_columns(self) -> tuple[exp.Expr, ...]:
+            return tuple(self._parse_csv(self._parse_id_var))
 
         def _parse_name_after(self, word: str) -> str:
             self._match_text_seq(word)

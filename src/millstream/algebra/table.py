@@ -164,6 +164,8 @@ class SelfReference(Table):
     name: str
     depth: int
     """The number of recursions around it."""
+    position: int = field(default=0, compare=False, repr=False)
+    """The position of the term in the user's query; 0 if unknown."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -32,11 +32,12 @@ def test_the_call_that_is_not_immutable_is_found_among_others(
     assert raised.value.position == text.index("-> ") + 1
 
 
-def test_a_conversion_by_text_is_not_placed(planner: Connection) -> None:
-    """The server's tree does not name the function that prints the value."""
+def test_a_conversion_by_text_is_placed(planner: Connection) -> None:
+    """The server's tree has only the types, and not the function that prints the value."""
+    query = "SELECT x::text AS a, -> r::text AS b FROM t"
     with pytest.raises(Volatile) as raised:
-        plan_query(planner, "SELECT r::text AS a FROM t")
-    assert raised.value.position is None
+        plan_query(planner, query.replace("-> ", ""))
+    assert raised.value.position == query.index("-> ") + 1
 
 
 @pytest.mark.parametrize(("columns", "is_found"), [(30, True), (90, False)])
@@ -47,9 +48,11 @@ def test_a_call_is_looked_for_only_as_long_as_that_is_quick(
     tried = list[object]()
     ask = find_call._calls_without
 
-    def counted(conn: Connection, oid: int, tree: Expression, node: Expr, type_: str) -> int:
+    def counted(
+        conn: Connection, called: find_call.Called, tree: Expression, node: Expr, type_: str
+    ) -> int:
         tried.append(node)
-        return ask(conn, oid, tree, node, type_)
+        return ask(conn, called, tree, node, type_)
 
     monkeypatch.setattr(find_call, "_calls_without", counted)
     with pytest.raises(Volatile) as raised:

@@ -3,9 +3,9 @@ an arrow.
 
     SELECT id FROM orders --> FOR UPDATE
 
-A query without an arrow is refused for what has no place of its own (it has no columns, no table),
-or for what cannot be traced to the text yet (a recursion's term as a whole, the columns of SEARCH):
-then no place is shown.
+A query without an arrow is refused by PostgreSQL itself without a position, or for something that
+has no place (it has no columns, no table), or cannot be parsed by Millstream: then no place is
+shown.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ of the recursion that a row is derived from, so that a lost derivation and a new
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from millstream.algebra.block import LEVEL, Block, Key, Output, RecursionBlock, RecursionTerm
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import Recursion, Relation, Scan, replace_scans
+from millstream.algebra.relation import Project, Recursion, Relation, Scan, replace_scans
 from millstream.algebra.table import BlockRows, SelfReference, Table, quoted
 from millstream.algebra.types import Column
 from millstream.algebra.wire import wire_of
@@ -38,15 +38,23 @@ def open_recursion(relation: Relation) -> Unsupported | None:
     not complete yet.
     """
     own = relation.depth if isinstance(relation, Recursion) else None
-    tables = (one.table for one in relation.walk() if isinstance(one, Scan))
-    if all(table.depth == own for table in tables if isinstance(table, SelfReference)):
+    open_tables = [table for table in _self_references(relation) if table.depth != own]
+    if not open_tables:
         return None
     return Unsupported.construct(
         "DISTINCT, GROUP BY, a window function, LIMIT or another operation on several rows of the recursive "
         "table, in its own term",
         reason="PostgreSQL applies it to the rows of each step alone, so the result depends on the steps taken.",
         way_round="Apply it to the result of the recursion.",
+        node=open_tables[0],
     )
+
+
+def _self_references(relation: Relation) -> Iterator[SelfReference]:
+    """Yield the recursions that a relation reads from their own terms."""
+    for one in relation.walk():
+        if isinstance(one, Scan) and isinstance(one.table, SelfReference):
+            yield one.table
 
 
 def recursion_shape(recursion: Recursion) -> RecursionBlock:
@@ -76,7 +84,8 @@ def build_recursion_block(
 ) -> RecursionBlock:
     """Add the terms to the block of a recursion; `table` has the columns of its rows."""
     if recursion.each_once:
-        _check_equality(table.columns)
+        _check_equality(table.columns, recursion.base)
+    own = [one for one in _self_references(recursion.step) if one.depth == recursion.depth]
     step = replace_scans(
         recursion.step,
         lambda scan: replace(scan, table=table) if isinstance(scan.table, SelfReference) else scan,
@@ -85,7 +94,8 @@ def build_recursion_block(
     for relation in (recursion.base, step):
         for flat in flatten(relation):
             first = sum(len(term.block.branches[0].inputs) for term in terms)
-            made = _Branch(flat, table, recursion.each_once, relation is step).term(
+            itself = own[0] if relation is step else None
+            made = _Branch(flat, table, recursion.each_once, itself).term(
                 relation.columns, server, first
             )
             terms.append(replace(made, block=replace(made.block, position=block.position)))
@@ -93,26 +103,31 @@ def build_recursion_block(
     return replace(block, branches=branches, terms=tuple(terms))
 
 
-def _check_equality(columns: Sequence[Column]) -> None:
-    for column in columns:
+def _check_equality(columns: Sequence[Column], base: Relation) -> None:
+    outputs = base.outputs if isinstance(base, Project) else ()
+    for number, column in enumerate(columns):
         if not wire_of(column.type).equal or column.type.keeps_blanks:
             raise Unsupported.construct(
                 f"a recursive UNION of {column.type}",
                 reason="The form in which its values are stored does not show whether two of them are equal.",
                 way_round="Use UNION ALL, or cast the column to text.",
+                node=outputs[number].expr if number < len(outputs) else None,
             )
 
 
 class _Branch:
     """One branch of a term."""
 
-    def __init__(self, flat: FlatBranch, table: Table, each_once: bool, recurs: bool) -> None:
+    def __init__(
+        self, flat: FlatBranch, table: Table, each_once: bool, itself: SelfReference | None
+    ) -> None:
+        """`itself` is the recursion as its step reads it; None in a branch of the base."""
         self.flat = flat
         self.table = table
         self.each_once = each_once
-        self.itself = self._own(flat.region) if recurs else None
+        self.itself = self._own(flat.region, itself) if itself else None
 
-    def _own(self, region: Region) -> Scan:
+    def _own(self, region: Region, itself: SelfReference) -> Scan:
         """Return the scan of the recursion; raise Unsupported if the branch does not read it
         exactly once.
         """
@@ -122,6 +137,7 @@ class _Branch:
                 "a recursive term that reads the recursive table more than once, or not in each of its parts",
                 reason="PostgreSQL applies such a term to the rows of each step alone.",
                 way_round="Read it once; move the parts that do not read it to the non-recursive term.",
+                node=itself,
             )
         return found[0]
 

@@ -33,7 +33,7 @@ from millstream.compiler.clauses.clock_join import join_clock_to_from
 from millstream.compiler.clauses.conditions import filter_rows, filter_with_subqueries
 from millstream.compiler.clauses.from_clause import FromClause
 from millstream.compiler.clauses.groups.group_by import build_groups
-from millstream.compiler.clauses.groups.grouping import Aggregates
+from millstream.compiler.clauses.groups.grouping import Aggregates, function_name
 from millstream.compiler.clauses.groups.grouping_sets import (
     Set,
     all_keys,
@@ -85,8 +85,8 @@ class CatalogLookup(Protocol):
     def table(self, schema: str, name: str) -> Table | str:
         """Return a table, or the canonical text of a view."""
 
-    def types(self, select: str) -> tuple[PgType, ...]:
-        """Return the types of a query's output."""
+    def types(self, select: str, node: object = None) -> tuple[PgType, ...]:
+        """Return the types of a query's output; `node` is the syntax node that a refusal is about."""
 
     def aggregates(self) -> frozenset[str]:
         """Return the names of the aggregates that the query and the views read so far call."""
@@ -114,8 +114,8 @@ class _Builder:
     def table(self, schema: str, name: str) -> Table | str:
         return self.names.table(schema, name)
 
-    def types(self, select: str) -> tuple[PgType, ...]:
-        return self.names.types(select)
+    def types(self, select: str, node: object = None) -> tuple[PgType, ...]:
+        return self.names.types(select, node)
 
     def fresh(self, wanted: str) -> str:
         """Return an unused alias."""
@@ -387,11 +387,10 @@ class _Builder:
         bare = not next(query.find_all(exp.Select)).expressions
 
         def types_of_query(part: exp.Expression) -> tuple[PgType, ...]:
-            return (
-                (INT4,)
-                if bare
-                else self._types_by_position(standalone_text(part, ctes, outer, self.types), names)
-            )
+            if bare:
+                return (INT4,)
+            text = standalone_text(part, ctes, outer, self.types)
+            return self._types_by_position(text, names, _anonymous_row(part))
 
         binding_names, binding_types = (
             (bindings.names, bindings.key_types) if bindings else ((), ())
@@ -404,12 +403,20 @@ class _Builder:
             query, relation, _sort_keys_by_position(query, relation), output, self.fresh
         )
 
-    def _types_by_position(self, text: str, names: Sequence[str]) -> tuple[PgType, ...]:
+    def _types_by_position(
+        self, text: str, names: Sequence[str], node: object = None
+    ) -> tuple[PgType, ...]:
         """Return the types of a query's columns, named c0, c1, ...: it may give one name to two
         columns.
         """
         listed = ", ".join(f"c{number}" for number in range(len(names)))
-        return self.types(f"SELECT * FROM ({text}) AS u ({listed})")
+        return self.types(f"SELECT * FROM ({text}) AS u ({listed})", node)
+
+
+def _anonymous_row(query: exp.Expression) -> exp.Expr | None:
+    """Return the first column of a query that is an anonymous row, which no column can store."""
+    items = query.selects if isinstance(query, exp.Query) else []
+    return next((item for item in items if function_name(item.unalias()) == "ROW"), None)
 
 
 def _sort_keys_by_position(query: exp.SetOperation, relation: Relation) -> list[Expr]:

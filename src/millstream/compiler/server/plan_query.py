@@ -33,7 +33,6 @@ from millstream.catalog.upstreams import Upstream
 from millstream.compiler.blocks.split import split_into_blocks
 from millstream.compiler.clauses import clock
 from millstream.compiler.clauses.build import build_relation
-from millstream.compiler.refusal import accepted
 from millstream.compiler.server import check, position, queries, volatility
 from millstream.compiler.server.find_call import find_call
 from millstream.compiler.server.node_tree import converted_types
@@ -530,8 +529,11 @@ class _Catalog:
         _check_names([column.name for column in table.columns])
         return table
 
-    def types(self, select: str) -> tuple[PgType, ...]:
-        return tuple(column.type for column in accepted(queries.columns_of(self.conn, select)))
+    def types(self, select: str, node: object = None) -> tuple[PgType, ...]:
+        columns = queries.columns_of(self.conn, select)
+        if isinstance(columns, Unsupported):
+            raise columns.about(node)
+        return tuple(column.type for column in columns)
 
     def aggregates(self) -> frozenset[str]:
         return self._called.aggregates

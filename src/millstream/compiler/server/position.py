@@ -14,9 +14,10 @@ from itertools import takewhile
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from millstream.algebra.dialect import parsed
+from millstream.algebra.dialect import CYCLE, SEARCH, parsed
 from millstream.algebra.expr import Expr
 from millstream.algebra.positions import parse_with_positions, position_of, set_position
+from millstream.algebra.table import SelfReference
 from millstream.errors import QueryError
 
 _QUERIES = exp.Select | exp.SetOperation | exp.Values
@@ -44,7 +45,7 @@ def add_position(error: QueryError, query: str) -> None:
 
 
 def _position(node: object) -> int:
-    if isinstance(node, Expr):
+    if isinstance(node, Expr | SelfReference):
         return node.position
     return position_of(node) if isinstance(node, exp.Expr) else 0
 
@@ -77,6 +78,8 @@ def _align(written: exp.Expr, read: exp.Expr) -> None:
     set_position(read, position_of(written))
     if isinstance(written, exp.Select) and isinstance(read, exp.Select):
         _align_select(written, read)
+    elif isinstance(written, exp.CTE) and isinstance(read, exp.CTE):
+        _align_cte(written, read)
     elif type(written) is type(read):
         _align_parts(written, read, skip=())
     else:
@@ -119,6 +122,15 @@ def _align_parts(written: exp.Expr, read: exp.Expr, skip: Sequence[str]) -> None
     for name, part in read.args.items():
         if name not in skip:
             _align_part(written.args.get(name), part)
+
+
+def _align_cte(written: exp.CTE, read: exp.CTE) -> None:
+    """Align a WITH query, and the columns of its SEARCH and CYCLE clauses."""
+    _align_parts(written, read, skip=())
+    for name in (SEARCH, CYCLE):
+        clause, other = written.args.get(name), read.args.get(name)
+        if clause and other:
+            _align_part(list(clause.columns), list(other.columns))
 
 
 def _align_part(written: object, read: object) -> None:

@@ -16,6 +16,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from millstream.algebra.expr import Expr
+from millstream.algebra.positions import position_of
 from millstream.algebra.relation import Named, Project, Recursion, Relation, Scan
 from millstream.algebra.table import SelfReference
 from millstream.algebra.types import Column, PgType
@@ -62,7 +63,12 @@ def build_recursion(cte: exp.CTE, outer: Ctes, depth: int, builder: RecursionBui
     base = builder.query(union.this, known)
     names = _column_names(cte, base)
     text = _text_of_rows(cte, outer)
-    table = SelfReference(_columns(text, len(names), builder), name=cte.alias, depth=depth)
+    table = SelfReference(
+        _columns(text, len(names), builder),
+        name=cte.alias,
+        depth=depth,
+        position=position_of(union.expression),
+    )
 
     def itself() -> Relation:
         return _named(Scan(table, builder.fresh(cte.alias)), names, builder.fresh("q"))

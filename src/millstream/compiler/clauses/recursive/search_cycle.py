@@ -56,26 +56,28 @@ def rewrite_search_and_cycle(tree: exp.Expression) -> exp.Expression:
 
 def check_types(cte: exp.CTE, types: Callable[[exp.Expression], tuple[PgType, ...]]) -> None:
     """Raise Unsupported if an array cannot hold the columns of a rewritten SEARCH or CYCLE."""
-    in_arrays, together = cte.args.get(_IN_ARRAYS), cte.args.get(_TOGETHER, ())
+    in_arrays, together = cte.args.get(_IN_ARRAYS, ()), cte.args.get(_TOGETHER, ())
     if not in_arrays:
         return
     base = cte.this.unnest().this.args["from_"].this
     names = [quoted(column.name) for column in base.args["alias"].columns]
     asked = parsed(f"SELECT {', '.join(names)} FROM {printed(base)}")
     by_name = dict(zip(names, types(asked), strict=True))
-    for name in in_arrays:
-        if by_name[quoted(name)].element is not None:
+    for column in in_arrays:
+        if by_name[quoted(column.name)].element is not None:
             raise Unsupported.construct(
-                f'SEARCH or CYCLE by the array "{name}"',
+                f'SEARCH or CYCLE by the array "{column.name}"',
                 reason="The path to each row is an array of these values, and PostgreSQL has no arrays of arrays.",
                 way_round="Search by one of its elements, x[1], or by another column.",
+                node=column,
             )
-    bases = {by_name[quoted(name)].base for name in together}
+    bases = {by_name[quoted(column.name)].base for column in together}
     if len(bases) > 1 and not bases <= _EXACT:
         raise Unsupported.construct(
             "the order of SEARCH DEPTH FIRST by columns of several types",
             reason="The path to each row is an array, whose values must have one type.",
             way_round="Search by one column, or cast them to one type in both terms.",
+            node=together[0],
         )
 
 
@@ -186,20 +188,21 @@ def _search(cte: exp.CTE, query: exp.Expression, *, each_once: bool) -> list[_Ad
     if not clause.depth:
         added = _breadth(seq, by)
     elif uses:
-        _note_arrays(cte, by)
-        cte.set(_TOGETHER, by)
+        _note_arrays(cte, clause.columns)
+        cte.set(_TOGETHER, clause.columns)
         added = [_interleaved(seq, by)]
     else:
-        _note_arrays(cte, by)
+        _note_arrays(cte, clause.columns)
         added = _arrays(seq, by)
     for use in uses:
         _replace(use, [column.name for column in added], len(by) if clause.depth else 0)
     return added
 
 
-def _note_arrays(cte: exp.CTE, columns: Sequence[str]) -> None:
+def _note_arrays(cte: exp.CTE, columns: Sequence[exp.Expr]) -> None:
     """Note for `check_types` that arrays hold the values of columns."""
-    cte.set(_IN_ARRAYS, [*cte.args.get(_IN_ARRAYS, ()), *columns])
+    # A tuple: sqlglot takes the nodes of a list for parts of the tree.
+    cte.set(_IN_ARRAYS, (*cte.args.get(_IN_ARRAYS, ()), *columns))
 
 
 def _breadth(seq: str, by: Sequence[str]) -> list[_AddedColumn]:
@@ -247,7 +250,7 @@ def _cycle(cte: exp.CTE, query: exp.Expression) -> list[_AddedColumn]:
     if not clause:
         return []
     arrays = _arrays(clause.path, clause.by)
-    _note_arrays(cte, clause.by)
+    _note_arrays(cte, clause.columns)
     for use in list(_uses(query, cte.alias, clause.path)):
         if not _drop_from_idle_order(use):
             _replace(use, [column.name for column in arrays], 1)
