@@ -41,7 +41,7 @@ pytestmark = pytest.mark.spark
 
 _GIVEN = os.environ.get("MILLSTREAM_TEST_LAW_SEED", "1")
 SEED = random.SystemRandom().randrange(1_000_000) if _GIVEN == "random" else int(_GIVEN)
-ROUNDS = int(os.environ.get("MILLSTREAM_TEST_LAW_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("MILLSTREAM_TEST_LAW_ROUNDS", "1"))
 CASES, ROWS_PER_CASE, QUERIES, BATCHES = 150, 4, 5, 2
 # A soak is long enough for every construct to be met; a run of the suite is not.
 SOAK = 20

@@ -51,6 +51,8 @@ PLACES = {
     "chain": "SELECT m, sum(n) AS n FROM group_key GROUP BY m",
     "literal": "SELECT m, count(*) AS n FROM s WHERE m <> 'd' OR z > 2::size GROUP BY m",
 }
+# How the changes of a source come is the same for all; these are kept from WAL, too.
+FROM_WAL = ("group_key", "join_key", "chain")
 # The canonical text of these does not name a type.
 NOT_NAMED = ("group_key", "bag", "join_key", "partitioned")
 CHANGE = """
@@ -82,17 +84,21 @@ def test_every_place_of_a_type_stays_exact_whatever_becomes_of_the_type(
     ms: Millstream, writer: psycopg.Connection, capture: str
 ) -> None:
     writer.execute(TABLES)
-    for name, query in PLACES.items():
+    places = tuple(PLACES) if capture == "trigger" else FROM_WAL
+    for name in places:
         ms.create_stream_table(
-            name, query, schedule="1h", cdc_mode="trigger" if capture == "trigger" else None
+            name,
+            PLACES[name],
+            schedule="1h",
+            cdc_mode="trigger" if capture == "trigger" else None,
         )
     if capture == "wal":
         move_to_wal(ms)
     for what, statement in ALTERATIONS.items():
         writer.execute(statement)
-        assert wrong(ms, {"REINITIALIZE", "DIFFERENTIAL", "NO_DATA"}) == {}, what
+        assert wrong(ms, {"REINITIALIZE", "DIFFERENTIAL", "NO_DATA"}, places) == {}, what
         writer.execute(CHANGE)
-        assert wrong(ms, {"DIFFERENTIAL", "NO_DATA"}) == {}, what
+        assert wrong(ms, {"DIFFERENTIAL", "NO_DATA"}, places) == {}, what
 
 
 def move_to_wal(ms: Millstream) -> None:

@@ -14,7 +14,7 @@ from tests.service.run.soak import Soak
 
 from millstream.bundled.server import embedded
 
-SECONDS = float(os.environ.get("MILLSTREAM_TEST_SERVICE_SECONDS", "120"))
+SECONDS = float(os.environ.get("MILLSTREAM_TEST_SERVICE_SECONDS", "60"))
 SEED = int(os.environ.get("MILLSTREAM_TEST_SERVICE_SEED", "0")) or random.randrange(1, 1_000_000)
 
 
