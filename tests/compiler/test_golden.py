@@ -93,7 +93,7 @@ def test_every_rule_has_a_case_where_it_stays_out() -> None:
         "restrict",
         "demand",
         "key",
-        "narrowed",
+        "restricted_groups",
         "row_comparison",
     }
     assert rules <= {

@@ -77,7 +77,7 @@ def test_an_empty_select_list_below_offset_has_one_internal_column(build: Build)
     )
     mark = joins_of(relation)[0]
     assert mark.condition is not None
-    assert [ref.column for ref in mark.right.columns] == ["one", "__ms_given_0"]
+    assert [ref.column for ref in mark.right.columns] == ["one", "__ms_binding_0"]
 
 
 def test_equal_any_is_in_and_not_equal_all_is_not_in(build: Build) -> None:

@@ -131,7 +131,7 @@ def _equal_is_identical(type_: PgType) -> bool:
 
 def binding_name(number: int) -> str:
     """Return the name of a binding column in the output of a subquery."""
-    return f"__ms_given_{number}"
+    return f"__ms_binding_{number}"
 
 
 def not_distinct(left: Expr, right: Expr) -> Expr:
