@@ -401,6 +401,14 @@ KEPT: tuple[Kept, ...] = (
         "constants; together with a table",
     ),
     Kept(
+        "functions with column definitions; JSON_TABLE, XMLTABLE",
+        "SELECT c.id, r.k, r.v FROM customers AS c, jsonb_to_recordset(c.extra) AS r (k text, v int)",
+        ("join",),
+        "as any function in FROM",
+        "the changed rows",
+        "types whose input does not depend on the session",
+    ),
+    Kept(
         "FROM that begins with a function",
         "SELECT g.n, o.id FROM generate_series(1, 10) AS g (n) LEFT JOIN orders AS o ON o.customer = g.n",
         ("join",),

@@ -90,6 +90,7 @@ READ_BY_REGEX = {
     "catalog/installation/install.py": "names of files of migrations",
     "compiler/blocks/stateless_block.py": "columns of final expressions; parsing thousands of terms again is slow",
     "compiler/server/node_tree.py": "the server's node trees",
+    "compiler/server/json_paths.py": "the path of an SQL/JSON call",
     "compiler/server/parentheses.py": "the server's text of a view",
     "compiler/server/viewdef.py": "the server's text of a view",
     "duration.py": "durations",

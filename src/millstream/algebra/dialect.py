@@ -24,6 +24,14 @@ from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from millstream.algebra.special_calls import (
+    SpecialAggregate,
+    SpecialCall,
+    is_special,
+    parse_special_call,
+    print_special_call,
+    wrapped,
+)
 from millstream.algebra.table import quoted
 from millstream.algebra.tokens import PrefixOperator, as_postgresql_reads
 
@@ -35,6 +43,8 @@ if not str(parser.__file__).endswith(".py"):
 _UNDERSTOOD = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
 _GRAMMAR = frozenset({"CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"})
 
+_NORMAL_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+
 # Of the type interval.
 _FIELDS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "TO"})
 
@@ -44,6 +54,8 @@ SEARCH, CYCLE = "ms_search", "ms_cycle"
 # Key for the name that `JOIN ... USING (k) AS name` gives to the merged columns. The server names it
 # nowhere else: it prints their own names.
 USING_ALIAS = "ms_using_alias"
+# Key for the operator of ORDER BY ... USING.
+ORDER_USING = "ms_order_using"
 
 
 @dataclass(frozen=True)
@@ -188,6 +200,8 @@ class Verbatim(Postgres):
         ) -> exp.Expr | None:
             # A quoted name is a plain name, even if the bare word has a grammar.
             quoted = self._curr is not None and self._curr.token_type == TokenType.IDENTIFIER
+            if not quoted and (special := self._parse_special()):
+                return special
             call = super()._parse_function_call(
                 functions, anonymous or quoted, optional_parens, any_token
             )
@@ -198,7 +212,71 @@ class Verbatim(Postgres):
                 and len(call.expressions) == 1
             ):
                 return exp.All(this=exp.Paren(this=call.expressions[0]))
-            return call
+            return _with_argument_names(call)
+
+        def _parse_special(self) -> exp.Expr | None:
+            """Read a call with a grammar of its own; None before anything else."""
+            if not self._curr or self._next.token_type != TokenType.L_PAREN:
+                return None
+            if not is_special(self._curr.text):
+                return None
+            # JSON_ARRAYAGG has FILTER and OVER.
+            return self._parse_window(parse_special_call(self))
+
+        def _parse_unary(self) -> exp.Expr | None:
+            if self._match_text_seq("COLLATION", "FOR"):
+                operand = self._parse_wrapped(self._parse_bitwise)
+                return wrapped(("COLLATION FOR (", ")"), operand)
+            return super()._parse_unary()
+
+        def _parse_substring(self) -> Any:
+            start = self._index
+            text = self._parse_bitwise()
+            if not self._match_text_seq("SIMILAR"):
+                self._retreat(start)
+                return super()._parse_substring()
+            pattern = self._parse_bitwise()
+            self._match_text_seq("ESCAPE")
+            operands = [text, pattern, self._parse_bitwise()]
+            texts = ["SUBSTRING(", "SIMILAR", "ESCAPE", ")"]
+            return SpecialCall(expressions=operands, texts=texts)
+
+        def _parse_at_time_zone(self, this: exp.Expr | None) -> exp.Expr | None:
+            if self._match_text_seq("AT", "LOCAL"):
+                return self._parse_at_time_zone(wrapped(("", "AT LOCAL"), this))
+            return super()._parse_at_time_zone(this)
+
+        def _parse_is(self, this: exp.Expr | None) -> exp.Expr | None:
+            start = self._index
+            negated = "NOT " if self._match(TokenType.NOT) else ""
+            form = f"{self._prev.text.upper()} " if self._match_texts(_NORMAL_FORMS) else ""
+            if self._match_texts(("NORMALIZED", "DOCUMENT")):
+                return wrapped(("", f"IS {negated}{form}{self._prev.text.upper()}"), this)
+            self._retreat(start)
+            return super()._parse_is(this)
+
+        def _parse_ordered(self, *args: Any, **options: Any) -> exp.Ordered | None:
+            ordered = super()._parse_ordered(*args, **options)
+            if ordered is None or not self._match(TokenType.USING):
+                return ordered
+            ordered.set(ORDER_USING, self._parse_ordering_operator())
+            ordered.set("nulls_first", bool(self._match_text_seq("NULLS", "FIRST")))
+            self._match_text_seq("NULLS", "LAST")
+            return ordered
+
+        def _parse_ordering_operator(self) -> str:
+            if self._match(TokenType.OPERATOR):
+                self._match(TokenType.L_PAREN)
+                return self._parse_operator_name()
+            self._advance()
+            return self._prev.text
+
+        def _parse_wrapped_select(self, table: bool = False) -> exp.Expr | None:
+            # (LATERAL (...) AS a JOIN b ON ...): sqlglot expects no join after LATERAL there.
+            item = super()._parse_wrapped_select(table)
+            if isinstance(item, exp.Lateral):
+                item.set("joins", list(self._parse_joins()))
+            return item
 
         def _parse_column_ops(self, this: Any) -> Any:  # sqlglot passes on what it is given
             found = super()._parse_column_ops(this)
@@ -281,6 +359,8 @@ class Verbatim(Postgres):
                 f"{self.sql(node.this)} {_operator(node)} {self.sql(node.expression)}"
             ),
             PrefixOperator: lambda self, node: f"{_operator(node)} {self.sql(node.this)}",
+            SpecialCall: lambda self, node: self.special_call_sql(node),
+            SpecialAggregate: lambda self, node: self.special_call_sql(node),
             exp.CurrentTime: lambda self, node: "CURRENT_TIME",
             exp.All: lambda self, node: f"ALL({self.sql(node.this.unnest())})",
         }
@@ -288,6 +368,33 @@ class Verbatim(Postgres):
         def cte_sql(self, expression: exp.CTE) -> str:
             clauses = (expression.args.get(SEARCH), expression.args.get(CYCLE))
             return " ".join([super().cte_sql(expression), *(one.sql for one in clauses if one)])
+
+        def special_call_sql(self, node: SpecialCall) -> str:
+            operands = [self.sql(_operand(operand)) for operand in node.expressions]
+            return print_special_call(node, operands)
+
+        def trim_sql(self, expression: exp.Trim) -> str:
+            """Print TRIM(LEADING FROM x): sqlglot makes ltrim(x) of it, another call to the server."""
+            if expression.expression or not expression.args.get("position"):
+                return super().trim_sql(expression)
+            return f"TRIM({self.sql(expression, 'position')} FROM {self.sql(expression, 'this')})"
+
+        def ordered_sql(self, expression: exp.Ordered) -> str:
+            if not expression.args.get(ORDER_USING):
+                return super().ordered_sql(expression)
+            operator = _operator(expression, ORDER_USING)
+            nulls = "FIRST" if expression.args.get("nulls_first") else "LAST"
+            return f"{self.sql(expression, 'this')} USING {operator} NULLS {nulls}"
+
+        def lateral_sql(self, expression: exp.Lateral) -> str:
+            joins = "".join(self.sql(join) for join in expression.args.get("joins") or ())
+            return super().lateral_sql(expression) + joins
+
+        def tablealias_sql(self, expression: exp.TableAlias) -> str:
+            """Print column definitions without a name, in ROWS FROM: f(x) AS (a int)."""
+            if expression.this:
+                return super().tablealias_sql(expression)
+            return f"({self.expressions(expression, key='columns', flat=True)})"
 
         def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
             alias = expression.args.get(USING_ALIAS)
@@ -313,6 +420,21 @@ class Verbatim(Postgres):
             return super().not_sql(expression)
 
 
+def _with_argument_names(call: exp.Expr | None) -> exp.Expr | None:
+    """Return a call in which the names of arguments, f(days => 3), are no columns."""
+    for argument in call.expressions if isinstance(call, exp.Anonymous) else ():
+        if isinstance(argument, exp.Kwarg) and isinstance(argument.this, exp.Column):
+            argument.set("this", argument.this.this)
+    return call
+
+
+def _operand(node: exp.Expr) -> exp.Expr:
+    """Return an operand in parentheses, unless it needs none beside words such as ON ERROR."""
+    simple = exp.Column | exp.Literal | exp.Paren | exp.Null | exp.Boolean | exp.Func | exp.Ordered
+    needs_none = isinstance(node, simple) and not isinstance(node, exp.Binary)
+    return node if needs_none else exp.Paren(this=node.copy())
+
+
 def _qualified_call(schema: Any, call: Any) -> exp.Expression:
     """Return schema.f(x) FILTER (...): the schema belongs to the name of the function, not to the
     filtered call.
@@ -323,9 +445,9 @@ def _qualified_call(schema: Any, call: Any) -> exp.Expression:
     return call
 
 
-def _operator(node: exp.Expression) -> str:
+def _operator(node: exp.Expression, key: str = "operator") -> str:
     """Return the name of an operator; OPERATOR(schema.name) where it has a schema."""
-    name: str = node.args["operator"]
+    name: str = node.args[key]
     return f"OPERATOR({name})" if "." in name else name
 
 

@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from millstream.algebra.dialect import printed
 from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.special_calls import is_table
 from millstream.algebra.table import Table, quoted
 from millstream.algebra.types import PgType
 
@@ -89,7 +90,7 @@ class Expansion:
         """The join of a FROM clause that calls the function."""
         columns = self.columns if self.numbered else (*self.columns, NUMBER)
         listed = ", ".join(map(quoted, columns))
-        item = f"LATERAL {self._written} WITH ORDINALITY AS {quoted(self.alias)} ({listed})"
+        item = f"LATERAL {self._with_number} AS {quoted(self.alias)} ({listed})"
         return (
             f"LEFT JOIN {item} ON {self.on.sql if self.on else 'true'}"
             if self.outer
@@ -97,12 +98,20 @@ class Expansion:
         )
 
     @property
+    def _with_number(self) -> str:
+        """The call with a number for each of its rows; XMLTABLE and JSON_TABLE have no ORDINALITY."""
+        if is_table(self.call.tree):
+            return f"(SELECT made.*, row_number() OVER () FROM {self.call.sql} AS made)"
+        return f"{self._written} WITH ORDINALITY"
+
+    @property
     def _written(self) -> str:
         """The call as PostgreSQL reads it: several functions in step are ROWS FROM (...)."""
         call = self.call.tree
-        if isinstance(call, exp.Anonymous) and call.name == ROWS_FROM:
-            return f"ROWS FROM ({', '.join(map(printed, call.expressions))})"
-        return self.call.sql
+        if not isinstance(call, exp.Anonymous) or call.name not in (ROWS_FROM, DEFINED):
+            return self.call.sql
+        calls = call.expressions if call.name == ROWS_FROM else [call]
+        return f"ROWS FROM ({', '.join(map(_member_of_rows_from, calls))})"
 
     @property
     def aliases(self) -> frozenset[str]:
@@ -128,6 +137,16 @@ class Expansion:
 NUMBER = "__ms_number"
 # The name of ROWS FROM (f(), g()) while it is parsed: a call whose arguments are the functions.
 ROWS_FROM = "rows from"
+# The name of f(x) AS (a int) while it is parsed: a call whose arguments are f(x) and 'a int'.
+DEFINED = "with columns"
+
+
+def _member_of_rows_from(call: exp.Expression) -> str:
+    """Return a call as ROWS FROM has it, with its list of column definitions if it has one."""
+    if not isinstance(call, exp.Anonymous) or call.name != DEFINED:
+        return printed(call)
+    function, definitions = call.expressions
+    return f"{printed(function)} AS ({definitions.name})"
 
 
 @dataclass(frozen=True)

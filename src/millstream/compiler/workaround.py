@@ -18,17 +18,13 @@ TWO_STEPS = (
 UNITE_STREAM_TABLES = "Make each part of the UNION ALL a stream table of its own, and unite those."
 
 _ZONE = "Name the time zone: write (x AT TIME ZONE 'UTC') in place of the timestamptz x."
-_VIEW = (
-    "Keep its arguments as columns of the stream table, and call the function in a view over it."
-)
+VIEW = "Keep its arguments as columns of the stream table, and call the function in a view over it."
 _ARRAY = "Aggregate with array_agg, and convert the array in a view over the stream table."
-_ELEMENTS = "Use jsonb_array_elements or json_array_elements, and take the fields with ->>."
 
 _FUNCTIONS = {
     **dict.fromkeys(
         ("textanycat", "anytextcat"), "Cast the other operand to text: 'a' || x::text."
     ),
-    **dict.fromkeys(("jsonb_to_recordset", "json_to_recordset"), _ELEMENTS),
     **dict.fromkeys(("json_agg", "jsonb_agg"), _ARRAY),
     **dict.fromkeys(("clock_timestamp", "statement_timestamp", "timeofday"), "Use now()."),
     **dict.fromkeys(("date_trunc", "date_part", "extract", "date", "time", "timestamp"), _ZONE),
@@ -59,7 +55,7 @@ def for_function(signature: str, volatility: str, *, built_in: bool) -> str:
     compares = called.startswith(("timestamp", "date_", "interval_pl")) and not called.endswith(
         "_out"
     )
-    return _ZONE if volatility == "stable" and compares and "with time zone" in arguments else _VIEW
+    return _ZONE if volatility == "stable" and compares and "with time zone" in arguments else VIEW
 
 
 def for_rejected(message: str) -> str:

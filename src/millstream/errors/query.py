@@ -90,6 +90,18 @@ class Volatile(QueryError):
             position=None,
         )
 
+    @classmethod
+    def construct(cls, what: str, hint: str) -> Self:
+        return cls(
+            f"{what} depends on settings of the session",
+            detail="A stream table equals its query at one moment; this result can change without a change in "
+            "the data.",
+            hint=hint,
+            function=what,
+            volatility="stable",
+            position=None,
+        )
+
 
 class BadSource(QueryError):
     """The query reads a relation whose changes cannot be captured."""

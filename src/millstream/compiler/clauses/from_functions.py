@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from millstream.algebra.relation import ROWS_FROM
-from millstream.errors import Unsupported
+from millstream.algebra.dialect import printed
+from millstream.algebra.relation import DEFINED, ROWS_FROM
+from millstream.algebra.special_calls import SpecialCall
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,31 @@ def _call(item: exp.Expression) -> exp.Expression | None:
     """Return the call of a FROM item; the calls of ROWS FROM as arguments of one call."""
     together = item.args.get("rows_from")
     if together:
-        calls = [_qualified(call) if isinstance(call, exp.Table) else call for call in together]
+        calls = [_member(member) for member in together]
         name = exp.to_identifier(ROWS_FROM, quoted=True)
         return exp.Anonymous(this=name, expressions=[call.copy() for call in calls if call])
     if isinstance(item, exp.Table):
         return _qualified(item)
     inner = item.this if isinstance(item, exp.Lateral) else item
     return inner if isinstance(inner, exp.Expression) else None
+
+
+def _member(member: exp.Expression) -> exp.Expression | None:
+    """Return a call of ROWS FROM, with its list of column definitions if it has one."""
+    if not isinstance(member, exp.Table):
+        return member
+    call = _qualified(member)
+    definitions = member.args.get("alias")
+    return _with_definitions(call, definitions.columns) if call and definitions else call
+
+
+def _with_definitions(
+    call: exp.Expression, definitions: Sequence[exp.Expression]
+) -> exp.Expression:
+    """Return a call with a list of column definitions, f(x) AS (a int), as a call that says both."""
+    listed = exp.Literal.string(", ".join(map(printed, definitions)))
+    name = exp.to_identifier(DEFINED, quoted=True)
+    return exp.Anonymous(this=name, expressions=[call.copy(), listed])
 
 
 def _qualified(item: exp.Table) -> exp.Expression | None:
@@ -50,30 +70,20 @@ def _qualified(item: exp.Table) -> exp.Expression | None:
 
 
 def function_item(item: exp.Expression) -> FunctionItem:
-    """Return the function call of a FROM item; raise Unsupported if it has a column definition
-    list.
-    """
+    """Return the function call of a FROM item."""
     call = _call(item)
     assert call is not None
     alias = item.args.get("alias") or call.args.get("alias")
-    columns = list(alias.columns) if alias else []
-    # The parser keeps the ordinality column of unnest beside the others.
-    ordinality = call.args.get("offset") if isinstance(call, exp.Unnest) else None
-    names = [column.name for column in (*columns, *filter(None, [ordinality]))]
-    if (
-        alias is None
-        or not names
-        or any(not isinstance(column, exp.Identifier) for column in columns)
-    ):
-        raise Unsupported.construct(
-            "a function in FROM with a list of column definitions",
-            reason="Millstream does not maintain it yet.",
-            way_round="Use a function whose result columns are declared.",
-            node=call,
-        )
+    assert alias is not None, f"the server names every function in FROM: {item}"
     bare = call.copy()
     for name in ("alias", "offset"):
         if bare.args.get(name):
             bare.set(name, None)
+    if any(isinstance(column, exp.ColumnDef) for column in alias.columns):
+        bare = _with_definitions(bare, alias.columns)
+    # The parser keeps the ordinality column of unnest beside the others.
+    ordinality = call.args.get("offset") if isinstance(call, exp.Unnest) else None
+    names = [column.name for column in (*alias.columns, *filter(None, [ordinality]))]
+    own = call.columns if isinstance(call, SpecialCall) else ()
     numbered = bool(item.args.get("ordinality")) or ordinality is not None
-    return FunctionItem(alias.name, tuple(names), bare, numbered)
+    return FunctionItem(alias.name, (*names, *own[len(names) :]), bare, numbered)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from millstream.algebra.dialect import printed
+from millstream.algebra.dialect import ORDER_USING, printed
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Filter, Limit, Named, Order, Project, Relation
 from millstream.algebra.types import PgType
@@ -125,13 +125,22 @@ def limit_text(query: exp.Expression) -> str:
 
 def _order(query: exp.Expression, sort_keys: Sequence[Expr]) -> tuple[Order, ...]:
     """Return sort keys with the directions that ORDER BY gives them."""
-    directions = [_direction(term) for term in query.args["order"].expressions] if sort_keys else []
+    directions = (
+        [direction_of(term) for term in query.args["order"].expressions] if sort_keys else []
+    )
     return tuple(
         Order(key, direction) for key, direction in zip(sort_keys, directions, strict=True)
     )
 
 
-def _direction(order: exp.Expression) -> str:
+def direction_of(order: exp.Expression) -> str:
     """Return `ASC NULLS LAST` or the like for a term of ORDER BY."""
+    if order.args.get(ORDER_USING):
+        raise Unsupported.construct(
+            "ORDER BY ... USING an operator, where the order decides what the result is",
+            reason="Millstream keeps and compares rows in the order of their type or collation.",
+            way_round='Order by an expression or a collation: ORDER BY x COLLATE "C".',
+            node=order,
+        )
     nulls = "NULLS FIRST" if order.args.get("nulls_first") else "NULLS LAST"
     return f"{'DESC' if order.args.get('desc') else 'ASC'} {nulls}"

@@ -25,7 +25,9 @@ from itertools import count
 from sqlglot import exp
 
 from millstream.algebra.dialect import parsed, printed
+from millstream.algebra.special_calls import SpecialAggregate
 from millstream.compiler.clauses.groups.grouping import Aggregates, function_name
+from millstream.compiler.clauses.limit import direction_of
 from millstream.compiler.clauses.windows import inline_named_windows
 from millstream.errors import Unsupported
 
@@ -42,7 +44,7 @@ _OBJECTS = tuple(
 )
 # The server's own aggregates whose result depends on the order of the rows. Of a user's aggregates
 # any may.
-SENSITIVE = frozenset({*_LISTS, *_JSON, *_OBJECTS})
+SENSITIVE = frozenset({*_LISTS, *_JSON, *_OBJECTS, "json_arrayagg", "json_objectagg"})
 _BY_POSITION = frozenset({"row_number", "lag", "lead", "ntile"})
 _BY_FRAME = frozenset({"first_value", "last_value", "nth_value"})
 # Their rows are peers of each other without an ORDER BY: no order changes that.
@@ -216,6 +218,8 @@ class SubqueryOrder:
         no ORDER BY.
         """
         call = node.expression if isinstance(node, exp.Dot) else node
+        if isinstance(call, SpecialAggregate):
+            return not call.has_order
         if not isinstance(call, exp.Anonymous) or not self.aggregates.is_call(node):
             return False
         name = function_name(node).lower()
@@ -347,6 +351,11 @@ def _write_order(call: exp.Expression, keys: Sequence[Key]) -> None:
         _write_window_order(call, order)
         return
     inner = call.expression if isinstance(call, exp.Dot) else call
+    if isinstance(inner, SpecialAggregate):
+        if not inner.takes_order:
+            raise _refusal(call, "")
+        inner.order_by([key.this for key in order], [direction_of(key) for key in order])
+        return
     last = inner.expressions[-1]
     last.replace(exp.Order(this=last.copy(), expressions=order))
 

@@ -38,10 +38,6 @@ def _ranged(test: Callable[[Node], bool]) -> Callable[[Node], bool]:
     return lambda node: node.kind in ("RTE", "RANGETBLENTRY") and test(node)
 
 
-def _range(number: int) -> Callable[[Node], bool]:
-    return _ranged(lambda node: node.number("rtekind") == number)
-
-
 REFUSALS: tuple[Refusal, ...] = (
     Refusal("a data-modifying statement in WITH", _query(lambda q: q.flag("hasModifyingCTE")),
             (exp.DML,),
@@ -50,7 +46,6 @@ REFUSALS: tuple[Refusal, ...] = (
             "A stream table takes no row locks.", "Leave it out."),
     Refusal("TABLESAMPLE", _ranged(lambda r: r.filled("tablesample")), (exp.TableSample,),
             "A sample differs each time.", "Leave it out."),
-    Refusal("XMLTABLE or JSON_TABLE", _range(4), (exp.XMLTable, exp.JSONTable)),
     Refusal("current_user and its like", lambda node: node.kind == "SQLVALUEFUNCTION" and not tells_time(node),
             (exp.CurrentUser, exp.CurrentRole, exp.SessionUser, exp.CurrentSchema, exp.CurrentCatalog),
             "Its value depends on the role that runs the query.",

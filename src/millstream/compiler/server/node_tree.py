@@ -116,14 +116,20 @@ _TYPE_FIELD = {
     "CASEEXPR": "casetype",
     "MINMAX": "minmaxtype", "MINMAXEXPR": "minmaxtype", "ARRAY": "array_typeid", "ARRAYEXPR": "array_typeid",
     "ROW": "row_typeid", "ROWEXPR": "row_typeid", "SUBSCRIPTINGREF": "refrestype", "FIELDSELECT": "resulttype",
-    "COERCETODOMAIN": "resulttype", "SQLVALUEFUNCTION": "type",
+    "COERCETODOMAIN": "resulttype", "SQLVALUEFUNCTION": "type", "XMLEXPR": "type", "COLLATEEXPR": "resulttype",
 }  # fmt: skip
 
 
 def result_type(node: Node) -> int:
     """Return the oid of an expression's type; 0 if the node does not have it."""
-    if node.kind in ("BOOLEXPR", "NULLTEST", "BOOLEANTEST", "SCALARARRAYOPEXPR"):
+    if node.kind in ("BOOLEXPR", "NULLTEST", "BOOLEANTEST", "SCALARARRAYOPEXPR", "JSONISPREDICATE"):
         return 16
+    if node.kind in ("JSONEXPR", "JSONCONSTRUCTOREXPR"):
+        returning = node.fields.get("returning")
+        return returning.number("typid") if isinstance(returning, Node) else 0
+    if node.kind == "JSONVALUEEXPR":
+        value = node.fields.get("formatted_expr")
+        return result_type(value) if isinstance(value, Node) else 0
     return node.number(_TYPE_FIELD.get(node.kind, ""))
 
 
@@ -138,7 +144,23 @@ def converted_types(tree: Value) -> set[int]:
         is_cast = node.kind == "FUNCEXPR" and node.word("funcformat") in _CONVERSIONS
         if is_cast or node.kind in ("COERCEVIAIO", "ARRAYCOERCEEXPR", "CONVERTROWTYPEEXPR"):
             found |= {result_type(node), *map(result_type, _arguments(node))}
-    return found - {0}
+    return (found | extracted_types(tree)) - {0}
+
+
+def extracted_types(tree: Value) -> set[int]:
+    """Return the oids of the types of columns and values that a query takes out of JSON or XML."""
+    found = set[int]()
+    for node in walk(tree):
+        if node.kind == "JSONEXPR":
+            found.add(result_type(node))
+        listed = node.fields.get(_COLUMN_TYPES.get(node.kind, ""))
+        words = listed if isinstance(listed, list) else []
+        found |= {int(word) for word in words if isinstance(word, str) and word.isdigit()}
+    return found
+
+
+# JSON_TABLE and XMLTABLE, and functions with a list of column definitions.
+_COLUMN_TYPES = {"TABLEFUNC": "coltypes", "RANGETBLFUNCTION": "funccoltypes"}
 
 
 def _arguments(node: Node) -> list[Node]:

@@ -33,14 +33,15 @@ from millstream.catalog.upstreams import Upstream
 from millstream.compiler.blocks.split import split_into_blocks
 from millstream.compiler.clauses import clock
 from millstream.compiler.clauses.build import build_relation
-from millstream.compiler.server import check, position, queries, volatility
+from millstream.compiler.server import check, node_tree, position, queries, volatility
 from millstream.compiler.server.find_call import find_call
+from millstream.compiler.server.json_paths import check_paths
 from millstream.compiler.server.node_tree import converted_types
 from millstream.compiler.server.queries import Canonical
 from millstream.compiler.server.questions import Constant
 from millstream.compiler.server.upstreams import upstreams_under
 from millstream.compiler.server.viewdef import comparable_text
-from millstream.compiler.workaround import for_function
+from millstream.compiler.workaround import VIEW, for_function
 from millstream.errors import (
     BadQuery,
     LockNotHad,
@@ -290,11 +291,13 @@ def _check(conn: Connection, canonical: Canonical, written: exp.Expression | Non
         if one.called in volatility.TO_TEXT | volatility.TO_JSON
     }
     trusted = printing.keys() - volatility.session_dependent(canonical.tree, printing)
+    trusted |= {one.oid for one in functions if one.called in volatility.FROM_JSON}
     if clock.reads_clock(canonical.tree, [one.name for one in functions]):
         trusted |= {one.oid for one in functions if _depends_on_clock_only(one)}
     for function in functions:
         if function.oid not in trusted:
             _check_function(conn, function, canonical, written)
+    _check_constructs(canonical, written)
     _check_faithful(conn, canonical)
     return _Called(
         frozenset(function.called for function in functions if function.aggregate),
@@ -363,6 +366,14 @@ def _check_function(
     )
     error = Volatile.function(function.name, function.volatility, hint)
     raise error.about(find_call(conn, function, canonical, written)) if written else error
+
+
+def _check_constructs(canonical: Canonical, written: exp.Expression | None) -> None:
+    """Raise a refusal of SQL/JSON and XML whose result does not depend on the operands alone."""
+    if construct := volatility.session_dependent_construct(canonical.tree):
+        raise Volatile.construct(construct, VIEW)
+    if any(node.kind == "JSONEXPR" for node in node_tree.walk(canonical.tree)):
+        check_paths(written or parsed(canonical.text))
 
 
 def _check_faithful(conn: Connection, canonical: Canonical) -> None:

@@ -215,7 +215,20 @@ def functions(conn: Connection, tree: node_tree.Value) -> list[Function]:
                 node_tree.result_type(argument) if isinstance(argument, node_tree.Node) else 0
             )
             inputs.add(node.number("resulttype"))
+    inputs |= element_types(conn, node_tree.extracted_types(tree))
     return _looked_up(conn, oids, operators, outputs, inputs)
+
+
+def element_types(conn: Connection, types: set[int]) -> set[int]:
+    """Return types with each array type replaced by that of its elements: JSON has its elements one
+    by one.
+    """
+    rows = conn.execute(
+        "SELECT CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE t.oid END::int8 "
+        "FROM pg_catalog.pg_type AS t WHERE t.oid = ANY(%s::oid[])",
+        (list(types),),
+    )
+    return {number for (number,) in rows} if types else set()
 
 
 def _looked_up(

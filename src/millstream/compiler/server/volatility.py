@@ -19,8 +19,18 @@ TO_JSON = frozenset(
     {
         "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "to_json", "to_jsonb", "json_build_object",
         "jsonb_build_object", "json_build_array", "jsonb_build_array", "array_to_json",
+        # What JSON_ARRAYAGG and JSON_OBJECTAGG call.
+        *(f"{kind}_{name}" for kind in ("json", "jsonb") for name in (
+            "agg_strict", "object_agg_strict", "object_agg_unique", "object_agg_unique_strict",
+        )),
     }
 )  # fmt: skip
+
+# They depend on the session only by the types of the columns that the query defines, whose input
+# functions are looked at.
+FROM_JSON = frozenset(
+    {"json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset"}
+)
 
 _COMPARED = [
     ("date", "timestamptz"),
@@ -43,6 +53,7 @@ _PLAIN = frozenset({16, 18, 19, 20, 21, 23, 25, 114, 705, 1042, 1043, 1700, 2950
 _ARRAYS = frozenset({1000, 1005, 1007, 1009, 1014, 1015, 1016, 1231, 2951})
 # JSON has dates in one form only: date, time, timestamp
 _DATES = frozenset({1082, 1083, 1114})
+_XML = frozenset({142})
 
 
 def session_dependent(tree: Value, names: dict[int, str]) -> set[int]:
@@ -52,6 +63,27 @@ def session_dependent(tree: Value, names: dict[int, str]) -> set[int]:
     return {
         oid for oid, types in _calls(tree) if oid in names and not types <= _allowed(names[oid])
     }
+
+
+def session_dependent_construct(tree: Value) -> str:
+    """Return a construct of SQL/JSON or XML whose operands print as the session's settings say; ''
+    if there is none.
+    """
+    for node in walk(tree):
+        types = set(map(result_type, _operands(node)))
+        if node.kind in ("JSONCONSTRUCTOREXPR", "JSONEXPR") and not types <= _allowed("to_json"):
+            return "SQL/JSON over values of these types"
+        if node.kind == "XMLEXPR" and not types <= _allowed("to_json") | _XML:
+            return "XML of values of these types"
+    return ""
+
+
+def _operands(node: Node) -> list[Node]:
+    return [
+        operand
+        for name in ("args", "named_args", "passing_values")
+        for operand in _arguments(node.fields.get(name))
+    ]
 
 
 def _allowed(name: str) -> frozenset[int]:

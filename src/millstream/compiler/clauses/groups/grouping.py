@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, unwrapped
 from millstream.algebra.relation import Aggregate, Call, Measure, Named, Relation
+from millstream.algebra.special_calls import SpecialCall
 
 
 class Grouping:
@@ -125,6 +126,8 @@ def function_name(node: exp.Expr) -> str:
         return f"{node.this.name}.{function_name(node.expression)}"
     if isinstance(node, exp.Anonymous):
         return str(node.name)
+    if isinstance(node, SpecialCall):
+        return node.name_of_call.lower()
     return node.sql_name().lower() if isinstance(node, exp.Func) else ""
 
 
