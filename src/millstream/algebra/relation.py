@@ -174,11 +174,6 @@ class Scan(Relation):
         """Its own alias, then those of its functions."""
         return (self.alias, *(expansion.alias for expansion in self.expansions))
 
-    def item(self, relation: str) -> str:
-        """Return the FROM item that reads these rows from a relation of this name."""
-        expansions = (expansion.sql for expansion in self.expansions)
-        return " ".join([f"{relation} AS {quoted(self.alias)}", *expansions])
-
     @property
     def inputs(self) -> tuple[Relation, ...]:
         return ()

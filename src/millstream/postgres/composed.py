@@ -31,6 +31,11 @@ class Printed(sql.Composable):
         return sql.SQL(self._obj).as_bytes(context)
 
 
+def printed_statement(text: str) -> sql.Composed:
+    """Return a whole statement that PostgreSQL printed, to be executed."""
+    return sql.Composed([Printed(text)])
+
+
 def listed(parts: Iterable[sql.Composable]) -> sql.Composed:
     """Return the parts with commas between them."""
     return sql.SQL(", ").join(parts)

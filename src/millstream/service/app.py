@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import psycopg
+from psycopg import sql
 from pyspark.sql import SparkSession
 
 from millstream.capture.transition.context import TransitionMemory
@@ -322,7 +323,7 @@ class App:
 
 def _main_session(dsn: str) -> Connection:
     conn = session(dsn)
-    conn.execute(f"SET lock_timeout = '{LOCK_PATIENCE:g}s'")
+    conn.execute(sql.SQL("SET lock_timeout = {}").format(f"{LOCK_PATIENCE:g}s"))
     return conn
 
 

@@ -28,6 +28,7 @@ from millstream.compiler.server import queries
 from millstream.compiler.server.plan_query import QueryPlan
 from millstream.errors import SourceChanged
 from millstream.observe import log
+from millstream.postgres.composed import Printed
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.table_locks import Patience, under_lock
@@ -56,9 +57,7 @@ def follow_types(conn: Connection, table: StreamTable, planned: QueryPlan) -> bo
     name = targets.ours(conn, table.id, table.name) if retyped else None
     if name is None:
         return False
-    log.warning(
-        "types followed", table=table.name, columns=[f"{one.name} {one.type}" for one in retyped]
-    )
+    log.warning("types followed", table=table.name, columns=[_written(one) for one in retyped])
     under_lock(
         conn,
         [name],
@@ -67,6 +66,10 @@ def follow_types(conn: Connection, table: StreamTable, planned: QueryPlan) -> bo
         HASTY,
     )
     return True
+
+
+def _written(column: TypedColumn) -> str:
+    return f"{column.identifier.as_string()} {column.type}"
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,10 @@ class _Alteration:
         clause = sql.SQL("ALTER COLUMN {column} TYPE {type}{collate} USING {value}")
         clauses = [
             clause.format(
-                column=sql.SQL(one.name),
-                type=sql.SQL(one.type),
-                collate=sql.SQL(f" COLLATE {one.collation}" if one.collation else ""),
-                value=conversion.format(column=sql.SQL(one.name), type=sql.SQL(one.type)),
+                column=one.identifier,
+                type=Printed(one.type),
+                collate=one.collate,
+                value=conversion.format(column=one.identifier, type=Printed(one.type)),
             )
             for one in self.columns
         ]

@@ -67,9 +67,9 @@ def test_columns_of_another_type_are_returned_with_the_type_in_the_query(
         "SELECT 'v'::regclass::oid::int8, 'totals'::regclass::oid::int8"
     ).fetchall()[0]
     assert target_shape.retyped(unfilled.app.conn, *oids) == [
-        TypedColumn('"total"', "numeric(9,2)", None)
+        TypedColumn("total", "numeric(9,2)", None)
     ]
     assert [column.name for column in target_shape.wanted(unfilled.app.conn, oids[0])] == [
-        '"region"',
-        '"total"',
+        "region",
+        "total",
     ]

@@ -14,6 +14,7 @@ from psycopg import sql
 
 from millstream.capture.buffer.slices import GAPS, SCHEMA, buffer_name, column_name
 from millstream.catalog.sources import CapturedColumn
+from millstream.postgres.composed import Printed
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
@@ -67,14 +68,6 @@ def _steps(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> l
             else sql.SQL("")
         )
         steps.append(
-            sql.SQL("ADD COLUMN {} {}{}").format(column_name(attnum), printed(type_name), collate)
+            sql.SQL("ADD COLUMN {} {}{}").format(column_name(attnum), Printed(type_name), collate)
         )
     return steps
-
-
-def printed(text: str) -> sql.SQL:
-    """Return text that PostgreSQL printed (a type name, an expression) as SQL.
-
-    Never pass a value from outside.
-    """
-    return sql.SQL(text)

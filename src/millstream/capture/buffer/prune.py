@@ -87,7 +87,7 @@ def seen_by_all(frontiers: Iterable[Snapshot]) -> sql.Composable:
 
 
 def _delete(relid: int, consumed: sql.Composable, batch: int) -> sql.Composed:
-    text = "DELETE FROM {buffer} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {buffer} WHERE {consumed} LIMIT {batch}))"
-    return sql.SQL(text).format(
-        buffer=buffer_name(relid), consumed=consumed, batch=sql.Literal(batch)
-    )
+    return sql.SQL(
+        "DELETE FROM {buffer} WHERE ctid = ANY "
+        "(ARRAY(SELECT ctid FROM {buffer} WHERE {consumed} LIMIT {batch}))"
+    ).format(buffer=buffer_name(relid), consumed=consumed, batch=sql.Literal(batch))

@@ -35,9 +35,9 @@ from typing import Literal
 
 from psycopg import sql
 
-from millstream.capture.buffer.buffer_table import printed
 from millstream.capture.buffer.slices import SCHEMA, buffer_name, column_name
 from millstream.catalog.sources import CapturedColumn
+from millstream.postgres.composed import Printed, in_parentheses, listed
 
 Level = Literal["STATEMENT", "ROW"]
 
@@ -152,9 +152,7 @@ def _old_rows(images: CapturedImages) -> sql.SQL:
 def _values(images: CapturedImages) -> list[sql.Composable]:
     """Return the expression of each captured column, over the row `r`."""
     return [
-        sql.SQL("({})").format(printed(expression))
-        if expression
-        else sql.Identifier("r", column.name)
+        in_parentheses(Printed(expression)) if expression else sql.Identifier("r", column.name)
         for column, expression in zip(images.columns, images.expressions, strict=True)
     ]
 
@@ -164,15 +162,11 @@ def _names(columns: Sequence[CapturedColumn], of: str | None = None) -> list[sql
     return [dot + column_name(column.attnum) for column in columns]
 
 
-def _listed(parts: Sequence[sql.Composable]) -> sql.Composed:
-    return sql.SQL(", ").join(parts)
-
-
 # -- what is written -------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4)
-def _writes(images: CapturedImages) -> dict[str, sql.SQL]:
+def _writes(images: CapturedImages) -> dict[str, sql.Composable]:
     """Return the statement for each operation; cached, because all tables of a source have the
     same.
     """
@@ -182,15 +176,15 @@ def _writes(images: CapturedImages) -> dict[str, sql.SQL]:
         "delete": _one_sided(images, "D", _old_rows(images)),
     }
     return {
-        operation: printed(statement.as_string()) for operation, statement in statements.items()
+        operation: Printed(statement.as_string()) for operation, statement in statements.items()
     }
 
 
 def _one_sided(images: CapturedImages, action: Literal["I", "D"], rows: sql.SQL) -> sql.Composed:
     return sql.SQL("INSERT INTO {buffer} ({columns}) SELECT {values} FROM {rows} AS r").format(
         buffer=buffer_name(images.relid),
-        columns=_listed([sql.SQL("xid"), sql.SQL("action"), *_names(images.columns)]),
-        values=_listed([sql.SQL("pg_current_xact_id()"), sql.Literal(action), *_values(images)]),
+        columns=listed([sql.SQL("xid"), sql.SQL("action"), *_names(images.columns)]),
+        values=listed([sql.SQL("pg_current_xact_id()"), sql.Literal(action), *_values(images)]),
         rows=rows,
     )
 
@@ -210,15 +204,15 @@ def _paired(images: CapturedImages) -> sql.Composable:
             AND (went.pair IS NULL OR came.pair IS NULL OR NOT went.image OPERATOR(pg_catalog.*=) came.image)"""
     ).format(
         buffer=buffer_name(images.relid),
-        columns=_listed([sql.SQL("xid"), sql.SQL("action"), *_names(images.columns)]),
-        values=_listed(
+        columns=listed([sql.SQL("xid"), sql.SQL("action"), *_names(images.columns)]),
+        values=listed(
             [sql.SQL("pg_current_xact_id()"), sql.SQL("i.action"), *_names(images.columns, "i")]
         ),
         went=_numbered(images, _old_rows(images)),
         came=_numbered(images, _new_rows(images)),
-        old=_listed([sql.SQL("went.pair, 'D'::\"char\""), *_names(images.columns, "went")]),
-        new=_listed([sql.SQL("came.pair, 'I'"), *_names(images.columns, "came")]),
-        names=_listed([sql.SQL("pair, action"), *_names(images.columns)]),
+        old=listed([sql.SQL("went.pair, 'D'::\"char\""), *_names(images.columns, "went")]),
+        new=listed([sql.SQL("came.pair, 'I'"), *_names(images.columns, "came")]),
+        names=listed([sql.SQL("pair, action"), *_names(images.columns)]),
     )
 
 
@@ -231,7 +225,7 @@ def _numbered(images: CapturedImages, rows: sql.SQL) -> sql.Composed:
     return sql.SQL(
         "(SELECT p.*, ROW({names}) AS image"
         " FROM (SELECT row_number() OVER () AS pair, {columns} FROM {rows} AS r) AS p)"
-    ).format(names=_listed(_names(images.columns, "p")), columns=_listed(columns), rows=rows)
+    ).format(names=listed(_names(images.columns, "p")), columns=listed(columns), rows=rows)
 
 
 # -- checks before writing -------------------------------------------------------------------
@@ -289,4 +283,4 @@ def _same_types(watch: Watch, rows: sql.SQL) -> sql.Composed:
 
 
 def _array(values: Sequence[int] | Sequence[str]) -> sql.Composed:
-    return sql.SQL("ARRAY[{}]").format(_listed([sql.Literal(value) for value in values]))
+    return sql.SQL("ARRAY[{}]").format(listed([sql.Literal(value) for value in values]))

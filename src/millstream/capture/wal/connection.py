@@ -20,6 +20,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from millstream.capture.wal.messages.protocol import status
 from millstream.errors import MillstreamError, ServerDown, SlotLost, WalBroken
 from millstream.frontier import lsn
+from millstream.postgres.composed import Printed
 from millstream.postgres.connection import Connection, pin_newer, pinned, without_password
 
 # Half-open connections are found by the kernel too, if it is asked to look.
@@ -85,7 +86,7 @@ class Stream:
         # A position is not a string here.
         command = sql.SQL(
             "START_REPLICATION SLOT {} LOGICAL {} ({}, messages 'true', publication_names {})"
-        ).format(sql.Identifier(self.slot), sql.SQL(lsn.printed(start)), sql.SQL(version), names)
+        ).format(sql.Identifier(self.slot), Printed(lsn.printed(start)), sql.SQL(version), names)
         result = self._pgconn.exec_(command.as_string().encode())
         if result.status != ExecStatus.COPY_BOTH:
             raise self._refused(result)

@@ -15,6 +15,7 @@ from psycopg import sql
 from millstream.catalog.sources import Source
 from millstream.observe import log
 from millstream.postgres import relations
+from millstream.postgres.composed import Printed
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.sql_files import load
@@ -67,7 +68,7 @@ def set_identities(conn: Connection, wanted: Mapping[int, str]) -> None:
     """Give tables their replica identities."""
     for table in relations.names(conn, list(wanted)):
         alter = sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}")
-        conn.execute(alter.format(table.identifier, sql.SQL(wanted[table.oid])))
+        conn.execute(alter.format(table.identifier, Printed(wanted[table.oid])))
 
 
 def restore_identities(conn: Connection, former: Mapping[int, str]) -> None:

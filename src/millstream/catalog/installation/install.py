@@ -29,6 +29,7 @@ from millstream.catalog.target import targets
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import lock_table, relations
+from millstream.postgres.composed import Printed
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.sql_files import load
@@ -265,7 +266,7 @@ def _remove(conn: Connection, cascade: bool, forget: bool) -> None:
         conn.execute(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(publication)))
     for schema, table, former in [] if forget else conn.execute(_SQL["identities"]).fetchall():
         alter = sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}")
-        conn.execute(alter.format(sql.Identifier(schema, table), sql.SQL(former)))
+        conn.execute(alter.format(sql.Identifier(schema, table), Printed(former)))
     _check_strangers(conn, cascade)
     for schema in SCHEMAS:
         conn.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))

@@ -23,6 +23,7 @@ from typing import Literal, TypeAlias
 from psycopg import sql
 
 from millstream.observe import log
+from millstream.postgres.composed import Printed
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
@@ -133,7 +134,7 @@ def _grants(conn: Connection, kind: Kind) -> Sequence[sql.Composable]:
     ]  # fmt: skip
     # As the server prints them, with the types of their arguments.
     for (routine,) in conn.execute(_SQL["routines"], (list(ROUTINES[kind]),)).fetchall():
-        statements.append(sql.SQL("GRANT EXECUTE ON ROUTINE " + routine))
+        statements.append(sql.SQL("GRANT EXECUTE ON ROUTINE {}").format(Printed(routine)))
     if "millstream.own_requests" in READABLE[kind]:
         columns = sql.SQL(", ").join(map(sql.Identifier, REQUEST_COLUMNS))
         statements.append(

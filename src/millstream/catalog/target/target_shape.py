@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from psycopg import sql
+
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column
 from millstream.catalog.definitions import definition_digests
 from millstream.errors import TargetAltered
 from millstream.postgres import relations
+from millstream.postgres.composed import Printed, printed_statement
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
@@ -25,11 +28,25 @@ _SQL = load("millstream.catalog.target", "target_shape.sql")
 
 @dataclass(frozen=True)
 class TypedColumn:
-    """A column with its type in the query; name, type and collation are SQL."""
+    """A column with its type in the query; type and collation are SQL."""
 
     name: str
     type: str
     collation: str | None
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        """For use in composed SQL."""
+        return sql.Identifier(self.name)
+
+    @property
+    def collate(self) -> sql.Composable:
+        """The COLLATE clause, empty if the collation is the type's default."""
+        return (
+            sql.SQL(" COLLATE {}").format(Printed(self.collation))
+            if self.collation
+            else sql.SQL("")
+        )
 
 
 def retyped(conn: Connection, view: int, relid: int) -> list[TypedColumn]:
@@ -46,9 +63,12 @@ def wanted(conn: Connection, view: int) -> list[TypedColumn]:
     return [TypedColumn(*row) for row in conn.execute(_SQL["wanted"], {"view": view})]
 
 
-def key_drops(conn: Connection, relid: int) -> list[str]:
+def key_drops(conn: Connection, relid: int) -> list[sql.Composed]:
     """Return the statements that drop the key of a stream table."""
-    return [statement for (statement,) in conn.execute(_SQL["marked_indexes"], {"table": relid})]
+    return [
+        printed_statement(text)
+        for (text,) in conn.execute(_SQL["marked_indexes"], {"table": relid})
+    ]
 
 
 def check(
@@ -64,10 +84,12 @@ def check(
     stored = {column.name: column.type.name for column in relations.columns(conn, relid)}
     _check_columns(stored, columns, name, altered=_is_altered(conn, stream_table_id, relid))
     table = str(relations.names(conn, [relid])[0])
-    own = [quoted(column.name) for column in columns]
-    for column in computed:
-        if quoted(column.strip('"').replace('""', '"')) in own:
-            raise TargetAltered.column(name, f"Column {column} is generated or an identity column.")
+    own = {column.name for column in columns}
+    for column, written in computed:
+        if column in own:
+            raise TargetAltered.column(
+                name, f"Column {written} is generated or an identity column."
+            )
     for rule in rules:
         raise TargetAltered.has(
             name, f"Rule {rule} rewrites what is written to it.", f"DROP RULE {rule} ON {table}"

@@ -1,8 +1,9 @@
 -- facts --
--- Facts about a stream table's own table: generated columns, rules, tables that inherit from it.
+-- Facts about a stream table's own table: generated columns, with their names as SQL writes them; rules; tables that
+-- inherit from it.
 SELECT
     ARRAY(
-        SELECT quote_ident(a.attname)
+        SELECT ARRAY[a.attname::text, quote_ident(a.attname)]
         FROM pg_attribute AS a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND (a.attgenerated <> '' OR a.attidentity <> '')
         ORDER BY a.attnum
@@ -22,7 +23,7 @@ WHERE c.oid = %s;
 -- retyped --
 -- The columns of a query, given as a view, whose type or collation differs in the table of a stream table: with the
 -- type, and the collation if it is not the type's default.
-SELECT '"' || replace(w.attname, '"', '""') || '"', format_type(w.atttypid, w.atttypmod),
+SELECT w.attname, format_type(w.atttypid, w.atttypmod),
     (
         SELECT quote_ident(n.nspname) || '.' || quote_ident(o.collname)
         FROM pg_collation AS o JOIN pg_namespace AS n ON n.oid = o.collnamespace
@@ -37,7 +38,7 @@ ORDER BY w.attnum;
 
 -- wanted --
 -- The columns of a query, given as a view, in order: name, type, and the collation if it is not the type's default.
-SELECT '"' || replace(w.attname, '"', '""') || '"', format_type(w.atttypid, w.atttypmod),
+SELECT w.attname, format_type(w.atttypid, w.atttypmod),
     (
         SELECT quote_ident(n.nspname) || '.' || quote_ident(o.collname)
         FROM pg_collation AS o JOIN pg_namespace AS n ON n.oid = o.collnamespace

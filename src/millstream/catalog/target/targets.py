@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from millstream.errors import TargetMoved
+from millstream.postgres.composed import printed_statement
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.sql_files import load
@@ -69,7 +70,7 @@ def follow(conn: Connection, id: int) -> bool:
 def mark(conn: Connection, id: int) -> None:
     """Set the mark of a stream table's table."""
     for statement in statements(conn, id):
-        conn.execute(statement.encode())
+        conn.execute(printed_statement(statement))
 
 
 def statements(conn: Connection, id: int) -> list[str]:

@@ -54,10 +54,11 @@ from millstream.errors import (
 from millstream.large_stack import on_large_stack
 from millstream.observe import log
 from millstream.postgres import relations
+from millstream.postgres.composed import Printed, aliased, listed
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import code_of, failure
 from millstream.store import materialized_rows, state
-from millstream.store.names import PART, ROW_ID, BlockNames, PlanningNames
+from millstream.store.names import PART, ROW_ID, BlockNames, PlanningNames, from_item
 
 
 @dataclass(frozen=True)
@@ -464,15 +465,19 @@ class _Server:
     ) -> tuple[PgType, ...] | Unsupported:
         if not expressions:
             return ()
-        columns = ", ".join(f"{one.sql} AS x{number}" for number, one in enumerate(expressions))
-        tables = ", ".join(scan.item(scan.table.relation) for scan in scans)
-        found = queries.columns_of(self.conn, f"SELECT {columns} FROM {tables}")
+        columns = [
+            aliased(Printed(one.sql), f"x{number}") for number, one in enumerate(expressions)
+        ]
+        tables = [from_item(scan, Printed(scan.table.relation)) for scan in scans]
+        query = sql.SQL("SELECT {} FROM {}").format(listed(columns), listed(tables))
+        found = queries.columns_of(self.conn, query.as_string())
         return found if isinstance(found, Unsupported) else tuple(column.type for column in found)
 
     def values(self, expressions: Sequence[str]) -> tuple[Constant, ...] | Unsupported:
         try:
             with self.conn.transaction():
-                row = self.conn.execute(f"SELECT {', '.join(expressions)}".encode()).fetchone()
+                query = sql.SQL("SELECT {}").format(listed(map(Printed, expressions)))
+                row = self.conn.execute(query).fetchone()
         except psycopg.Error as error:
             return Unsupported.construct(
                 "an expression over the optional side of an outer join",

@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import psycopg
+from psycopg import sql
 
-from millstream.algebra.table import quoted
 from millstream.capture.transition import transitions
 from millstream.capture.trigger import triggers
 from millstream.catalog import sources, stream_tables, upstreams
@@ -33,6 +33,7 @@ from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query,
 from millstream.errors import Conflict, LockNotHad, MillstreamError, TargetMoved
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import relations
+from millstream.postgres.composed import Printed, listed
 from millstream.postgres.connection import along
 from millstream.postgres.relations import Name
 from millstream.postgres.table_locks import Patience
@@ -184,16 +185,16 @@ def _reshape(app: App, change: _Redefinition) -> None:
     with queries.rolled_back(conn):
         view = queries.temporary_view(conn, text)
         wanted, retyped = target_shape.wanted(conn, view), target_shape.retyped(conn, view, relid)
-    stored = [quoted(name) for name in _own_columns(app, change.table, relid)]
-    dropped, added = _in_order(
-        stored, [quoted(column.name) for column in change.planned.canonical.columns]
-    )
+    stored = _own_columns(app, change.table, relid)
+    names = [column.name for column in change.planned.canonical.columns]
+    dropped, added = _in_order(stored, names)
     retyped = [one for one in retyped if one.name not in dropped]
     with naming_obstacles(change.table, change.name):
         if not _has_key(change, {*dropped, *added, *(one.name for one in retyped)}):
             _remove_key(app, change)
             dropped = [*dropped, *_row_ids(app, relid)]
-        _run(app, change.name, [f"DROP COLUMN {column}" for column in dropped])
+        drop = sql.SQL("DROP COLUMN {}")
+        _run(app, change.name, [drop.format(sql.Identifier(name)) for name in dropped])
         if retyped:
             convert(conn, change.table, change.name, retyped)
         _run(app, change.name, [_addition(one) for one in wanted if one.name in added])
@@ -236,21 +237,22 @@ def _own_columns(app: App, table: StreamTable, relid: int) -> list[str]:
 def _has_key(change: _Redefinition, touched: set[str]) -> bool:
     """Return True if the key of the rows is the same as before."""
     former, key = change.table.row_key, change.planned.block.key
-    return former is not None and former.key == key and touched.isdisjoint(map(quoted, key.columns))
+    return former is not None and former.key == key and touched.isdisjoint(key.columns)
 
 
 def _remove_key(app: App, change: _Redefinition) -> None:
     """Drop the key, and delete the rows, which the new key may not distinguish."""
     empty(app.conn, change.name)
     for statement in target_shape.key_drops(app.conn, change.name.oid):
-        app.conn.execute(statement.encode())
+        app.conn.execute(statement)
 
 
 def _make_key(app: App, change: _Redefinition) -> None:
     block = change.planned.block
     names = BlockNames(change.table.id, change.name.schema, change.name.name)
     if block.key.kind == "row_id":
-        _run(app, change.name, [f"ADD COLUMN {ROW_ID} bytea NOT NULL PRIMARY KEY"])
+        add = sql.SQL("ADD COLUMN {} bytea NOT NULL PRIMARY KEY")
+        _run(app, change.name, [add.format(sql.Identifier(ROW_ID))])
     else:
         app.conn.execute(target.index_sql(block, names))
     targets.mark(app.conn, change.table.id)
@@ -261,14 +263,15 @@ def _row_ids(app: App, relid: int) -> list[str]:
     return [ROW_ID] if ROW_ID in there else []
 
 
-def _addition(column: TypedColumn) -> str:
-    collate = f" COLLATE {column.collation}" if column.collation else ""
-    return f"ADD COLUMN {column.name} {column.type}{collate}"
+def _addition(column: TypedColumn) -> sql.Composed:
+    add = sql.SQL("ADD COLUMN {name} {type}{collate}")
+    return add.format(name=column.identifier, type=Printed(column.type), collate=column.collate)
 
 
-def _run(app: App, name: Name, clauses: Sequence[str]) -> None:
+def _run(app: App, name: Name, clauses: Sequence[sql.Composable]) -> None:
     if clauses:
-        app.conn.execute(f"ALTER TABLE {name} {', '.join(clauses)}".encode())
+        alter = sql.SQL("ALTER TABLE {} {}")
+        app.conn.execute(alter.format(name.identifier, listed(clauses)))
 
 
 # -- what is not read any more -----------------------------------------------------------------

@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from psycopg import sql
+
 from millstream.algebra import text_io
 from millstream.algebra.block import Block, GroupedBlock, StatelessBlock, WindowBlock
-from millstream.algebra.table import quoted
 from millstream.algebra.types import Column
+from millstream.postgres.composed import Printed, aliased, listed
 from millstream.postgres.connection import Connection
 
 _FLOATS = ("float4", "float8")
@@ -35,8 +37,8 @@ class Difference:
 
 def compare(
     conn: Connection,
-    query: str,
-    target: str,
+    query: Printed,
+    target: sql.Identifier,
     columns: Sequence[Column],
     rounded: Sequence[str] = (),
     *,
@@ -47,18 +49,22 @@ def compare(
 
     `chosen`: the query chooses among equal values.
     """
-    listed = ", ".join(_compared(column, column.name in rounded, chosen) for column in columns)
-    names = ", ".join(quoted(column.name) for column in columns)
-    bags = (
-        f"WITH expected AS MATERIALIZED (SELECT {listed} FROM ({query}) AS q ({names})), "
-        f"actual AS MATERIALIZED (SELECT {listed} FROM {target} AS q), "
+    bags = sql.SQL(
+        "WITH expected AS MATERIALIZED (SELECT {compared} FROM ({query}) AS q ({names})), "
+        "actual AS MATERIALIZED (SELECT {compared} FROM {target} AS q), "
         "missing AS MATERIALIZED (SELECT * FROM expected EXCEPT ALL SELECT * FROM actual), "
         "extra AS MATERIALIZED (SELECT * FROM actual EXCEPT ALL SELECT * FROM expected) "
+    ).format(
+        compared=listed(_compared(column, column.name in rounded, chosen) for column in columns),
+        query=query,
+        names=listed(sql.Identifier(column.name) for column in columns),
+        target=target,
     )
-    counts = conn.execute(
-        f"{bags} SELECT (SELECT count(*) FROM expected), (SELECT count(*) FROM missing), "
-        "(SELECT count(*) FROM extra)".encode()
-    ).fetchone()
+    sizes = sql.SQL(
+        "{} SELECT (SELECT count(*) FROM expected), (SELECT count(*) FROM missing), "
+        "(SELECT count(*) FROM extra)"
+    )
+    counts = conn.execute(sizes.format(bags)).fetchone()
     assert counts is not None
     sample = _sample(conn, bags) if counts[1] or counts[2] else ()
     rows, missing, extra = counts
@@ -67,36 +73,37 @@ def compare(
 
 # As PostgreSQL compares intervals: a month has 30 days, a day 24 hours. Infinite intervals (since
 # 17) have no fields.
-_LENGTH = (
+_LENGTH = sql.SQL(
     "CASE WHEN isfinite({x}) THEN trim_scale(((extract(year FROM {x}) * 12 + extract(month FROM {x})) * 30"
     " + extract(day FROM {x})) * 86400 + extract(hour FROM {x}) * 3600 + extract(minute FROM {x}) * 60"
     " + extract(second FROM {x}))::text ELSE ({x})::text END"
 )
 
 
-def _compared(column: Column, rounded: bool, chosen: bool) -> str:
-    value = f"q.{quoted(column.name)}"
+def _compared(column: Column, rounded: bool, chosen: bool) -> sql.Composed:
+    value = sql.Identifier("q", column.name)
     # By text, since json has no equality operator.
-    text = text_io.output_sql(value, column.type)
+    text: sql.Composable = Printed(text_io.output_sql(value.as_string(), column.type))
     if rounded:
         digits = "9.9999EEEE" if column.type.base == "float4" else "9.99999999999EEEE"
-        text = f"to_char({value} + 0, '{digits}')"
+        text = sql.SQL("to_char({} + 0, {})").format(value, digits)
     elif column.type.base == "numeric":
-        text = f"trim_scale({value})::text"
+        text = sql.SQL("trim_scale({})::text").format(value)
     elif column.type.base in _FLOATS:
-        text = f"({value} + 0)::text"
+        text = sql.SQL("({} + 0)::text").format(value)
     elif chosen and column.type.base == "interval" and column.type.kind == "base":
         text = _LENGTH.format(x=value)
     elif chosen and column.type.keeps_blanks:
-        text = f"rtrim({text}, ' ')"
-    return f"{text} AS {quoted(column.name)}"
+        text = sql.SQL("rtrim({}, ' ')").format(text)
+    return aliased(text, column.name)
 
 
-def _sample(conn: Connection, bags: str) -> tuple[dict[str, Any], ...]:
-    rows = conn.execute(
-        f"{bags} (SELECT 'missing', to_jsonb(__missing) FROM missing AS __missing LIMIT 5) UNION ALL "
-        "(SELECT 'extra', to_jsonb(__extra) FROM extra AS __extra LIMIT 5)".encode()
-    ).fetchall()
+def _sample(conn: Connection, bags: sql.Composed) -> tuple[dict[str, Any], ...]:
+    query = sql.SQL(
+        "{} (SELECT 'missing', to_jsonb(__missing) FROM missing AS __missing LIMIT 5) UNION ALL "
+        "(SELECT 'extra', to_jsonb(__extra) FROM extra AS __extra LIMIT 5)"
+    )
+    rows = conn.execute(query.format(bags)).fetchall()
     return tuple({"side": side, "row": row} for side, row in rows)
 
 

@@ -15,6 +15,7 @@ from millstream.catalog.stream_tables import StreamTable
 from millstream.catalog.verifications import Evidence
 from millstream.compiler.server.total_order import with_total_order
 from millstream.postgres import notifications
+from millstream.postgres.composed import Printed
 from millstream.postgres.connection import Connection
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
@@ -76,7 +77,9 @@ def compared(conn: Connection, job: Job, report: RefreshReport) -> Verification:
     rounded = rounded_columns(job.blocks)
     columns = [output.column for output in job.block.outputs]
     query, chosen = with_total_order(job.table.canonical_query, columns), chooses(job.blocks)
-    found: Difference = compare(conn, query, job.table.qualified, columns, rounded, chosen=chosen)
+    found: Difference = compare(
+        conn, Printed(query), job.names.target, columns, rounded, chosen=chosen
+    )
     ok = found.missing == 0 and found.extra == 0
     return Verification(
         job.table.name,
