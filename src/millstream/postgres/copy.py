@@ -203,11 +203,20 @@ def send_each(
 
 
 _POSTGRES = {
-    pa.bool_(): "boolean", pa.int16(): "smallint", pa.int32(): "integer", pa.int64(): "bigint",
-    pa.float32(): "real", pa.float64(): "double precision", pa.string(): "text",
+    pa.bool_(): sql.SQL("boolean"), pa.int16(): sql.SQL("smallint"), pa.int32(): sql.SQL("integer"),
+    pa.int64(): sql.SQL("bigint"), pa.float32(): sql.SQL("real"),
+    pa.float64(): sql.SQL("double precision"), pa.string(): sql.SQL("text"),
 }  # fmt: skip
 
 
-def postgres_type(type_: pa.DataType) -> str:
+def postgres_type(type_: pa.DataType) -> sql.SQL:
     """Return the PostgreSQL type of a wire column."""
     return _POSTGRES[type_]
+
+
+def column_definitions(schema: pa.Schema) -> sql.Composed:
+    """Return the columns of a table that holds rows of this schema, for CREATE TABLE."""
+    defined = sql.SQL("{} {}")
+    return listed(
+        defined.format(sql.Identifier(field.name), postgres_type(field.type)) for field in schema
+    )

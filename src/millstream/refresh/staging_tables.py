@@ -10,9 +10,8 @@ import pyarrow as pa
 from psycopg import sql
 
 from millstream.observe.failpoint import failpoint
-from millstream.postgres.composed import listed
 from millstream.postgres.connection import Connection
-from millstream.postgres.copy import postgres_type, send_each
+from millstream.postgres.copy import column_definitions, send_each
 from millstream.spark.parts import Result
 from millstream.store import staging
 
@@ -67,11 +66,8 @@ class StagingTables:
 
 
 def _create_sql(relation: sql.Identifier, schema: pa.Schema) -> sql.Composed:
-    columns = [
-        sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(postgres_type(field.type)))
-        for field in schema
-    ]
-    return sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({})").format(relation, listed(columns))
+    create = sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({})")
+    return create.format(relation, column_definitions(schema))
 
 
 def _one_variant(schema: pa.Schema) -> pa.Schema:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from psycopg import sql
 
 from millstream.algebra.block import LEVEL, RecursionBlock, RecursionTerm
@@ -26,7 +27,7 @@ from millstream.postgres.composed import (
     row_text,
     union_all,
 )
-from millstream.postgres.copy import postgres_type
+from millstream.postgres.copy import column_definitions
 from millstream.store.decode import consolidated_sql, decoded_rows
 from millstream.store.materialized_rows import change_sql, copies_sql, filled_sql, stored_copies_sql
 from millstream.store.names import PART, BlockNames
@@ -41,15 +42,10 @@ def tables_sql(block: RecursionBlock, names: BlockNames) -> list[sql.Composed]:
 
 
 def _delta_table(term: RecursionTerm, names: BlockNames) -> sql.Composed:
-    columns = [
-        sql.SQL("{} {}").format(
-            sql.Identifier(column.name), sql.SQL(postgres_type(column.wire.arrow_type))
-        )
-        for column in term.block.columns
-    ]
+    sent = [(column.name, column.wire.arrow_type) for column in term.block.columns]
+    schema = pa.schema([*sent, ("__net", pa.int64()), ("__run", pa.int32())])
     return sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {delta} ({columns})").format(
-        delta=names.delta,
-        columns=listed([*columns, sql.SQL("__net bigint"), sql.SQL("__run int")]),
+        delta=names.delta, columns=column_definitions(schema)
     )
 
 
@@ -100,7 +96,11 @@ def _part(block: RecursionBlock) -> sql.Composed:
 
 
 def _summed(
-    term: RecursionTerm, names: BlockNames, where: sql.Composable, net: sql.Composable, left: str
+    term: RecursionTerm,
+    names: BlockNames,
+    where: sql.Composable,
+    net: sql.Composable,
+    left: sql.SQL,
 ) -> sql.Composed:
     """Return a query of the consolidated rows of a term's delta that match a condition."""
     columns = [sql.Identifier(column.name) for column in term.block.columns]
@@ -114,18 +114,20 @@ def _summed(
         where=where,
         grouped=grouped,
         total=total,
-        left=sql.SQL(left),
+        left=left,
     )
 
 
 _NET = sql.SQL("__net")
+# What the sum of a row's derivations must be for the row to count.
+_SOME, _LOST, _GAINED = sql.SQL("<> 0"), sql.SQL("< 0"), sql.SQL("> 0")
 
 
 def _given(
     block: RecursionBlock,
     names: BlockNames,
     where: sql.Composable,
-    left: str,
+    left: sql.SQL,
     *,
     net: sql.Composable = _NET,
     level: int | None = None,
@@ -178,7 +180,7 @@ def level_sql(block: RecursionBlock, names: BlockNames, level: int) -> sql.Compo
     the level before.
     """
     runs = sql.SQL("__run IN (0, {})").format(level)
-    given = _given(block, names, runs, "<> 0", level=level)
+    given = _given(block, names, runs, _SOME, level=level)
     return sql.SQL(
         "INSERT INTO {steps} SELECT part, {columns}, total, {level} FROM ({consolidated}) AS z"
     ).format(
@@ -211,7 +213,7 @@ def lost_sql(block: RecursionBlock, names: BlockNames) -> sql.Composed:
     """Return the statement that deletes stored rows which lost a derivation by the changes
     themselves.
     """
-    return _taken(block, names, _given(block, names, sql.SQL("true"), "< 0"), 0)
+    return _taken(block, names, _given(block, names, sql.SQL("true"), _LOST), 0)
 
 
 def lost_with_sql(block: RecursionBlock, names: BlockNames, run: int, number: int) -> sql.Composed:
@@ -220,7 +222,7 @@ def lost_with_sql(block: RecursionBlock, names: BlockNames, run: int, number: in
     """
     where = sql.SQL("__run = {run} OR (__run = 0 AND __net > 0)").format(run=run)
     net = sql.SQL("CASE __run WHEN {run} THEN __net ELSE -__net END").format(run=run)
-    return _taken(block, names, _given(block, names, where, "> 0", net=net), number)
+    return _taken(block, names, _given(block, names, where, _GAINED, net=net), number)
 
 
 def _taken(
@@ -280,14 +282,14 @@ def found_sql(
     yet.
     """
     where = sql.SQL("__run IN ({})").format(listed(map(sql.Literal, runs)))
-    return _new(block, names, _given(block, names, where, "> 0"), number, full=full)
+    return _new(block, names, _given(block, names, where, _GAINED), number, full=full)
 
 
 def rederived_sql(block: RecursionBlock, names: BlockNames, run: int) -> sql.Composed:
     """Return the statement that inserts again deleted rows which have a derivation from the
     remaining rows.
     """
-    given = _given(block, names, sql.SQL("__run = {}").format(run), "> 0")
+    given = _given(block, names, sql.SQL("__run = {}").format(run), _GAINED)
     of_them = sql.SQL(
         "SELECT g.* FROM ({given}) AS g WHERE g.part IN (SELECT o.part FROM {gone} AS o)"
     ).format(given=given, gone=names.gone)

@@ -72,10 +72,10 @@ def create_sql(block: Block, head: AggregateHead, names: BlockNames) -> list[sql
         columns=listed(columns),
         source=empty_select(block, list(dict.fromkeys(own)), names),
     )
-    least = "> 0" if head.keys else ">= 0"
+    least = sql.SQL("> 0" if head.keys else ">= 0")
     constrain = sql.SQL(
         "ALTER TABLE {state} ADD PRIMARY KEY (id), ADD CONSTRAINT rows_counted CHECK (n0 {least})"
-    ).format(state=names.state, least=sql.SQL(least))
+    ).format(state=names.state, least=least)
     return [create, constrain, *([] if head.keys else [_only_row(block, head, names)])]
 
 
@@ -211,7 +211,7 @@ def _decoded(one: Accumulator, name: str, names: BlockNames) -> sql.Composable:
         "(SELECT {best}({column}) FROM (SELECT {stored} FROM {state} WHERE false UNION ALL "
         "SELECT {value} FROM jsonb_array_elements_text({sent}::jsonb) AS v) AS c)"
     ).format(
-        best=sql.SQL(one.function),
+        best=sql.SQL("min" if one.function == "min" else "max"),
         column=sql.Identifier("c", one.name),
         stored=sql.Identifier(one.name),
         state=names.state,
@@ -248,7 +248,7 @@ def sent_keys(head: AggregateHead) -> list[sql.Composable]:
 def _lost(one: Accumulator, head: AggregateHead) -> sql.Composed:
     came = sql.Identifier("g", f"{one.name}_in")
     went = sql.Identifier("g", f"{one.name}_out")
-    reached, better = ("<=", ">") if one.function == "min" else (">=", "<")
+    is_min = one.function == "min"
     noticed = sql.SQL(" AND {} > {}").format(sql.Identifier("s", one.name), one.level)
     present = _present(one, head)
     return sql.SQL(
@@ -258,11 +258,11 @@ def _lost(one: Accumulator, head: AggregateHead) -> sql.Composed:
         stored_present=sql.Identifier("s", present),
         present=sql.Identifier("g", present),
         gone=unstaged(went, one.type),
-        reached=sql.SQL(reached),
+        reached=sql.SQL("<=" if is_min else ">="),
         stored=sql.Identifier("s", one.name),
         came=came,
         incoming=unstaged(came, one.type),
-        better=sql.SQL(better),
+        better=sql.SQL(">" if is_min else "<"),
         noticed=noticed if one.level is not None else sql.SQL(""),
     )
 
@@ -418,11 +418,11 @@ def _merged(one: Accumulator, head: AggregateHead) -> sql.Composable:
 
 def shown_sql(block: Block, names: BlockNames, *, temporary: bool = False) -> sql.Composed:
     """Return the view by which other blocks read this one: expressions over the state."""
-    create = "CREATE TEMPORARY VIEW" if temporary else "CREATE VIEW"
+    create = sql.SQL("CREATE TEMPORARY VIEW" if temporary else "CREATE VIEW")
     return sql.SQL(
         "{create} {shown} AS SELECT {outputs}, s.id::text AS {row} FROM {state} AS s{having}"
     ).format(
-        create=sql.SQL(create),
+        create=create,
         shown=names.shown,
         outputs=outputs_sql(block),
         row=sql.Identifier(ROW),
@@ -496,9 +496,11 @@ def index_sql(
     fixed = [leaf for leaf in leaves if leaf.wire.arrow != "string"] or leaves[:1]
     keys = [Printed(_over_stored(leaf.expr, block, reader).sql) for leaf in fixed]
     # A text may be too long for a btree; only equality is asked for.
-    how = " USING hash" if len(fixed) == 1 and fixed[0].wire.arrow == "string" else ""
+    is_text = len(fixed) == 1 and fixed[0].wire.arrow == "string"
     return sql.SQL("CREATE INDEX ON {stored}{how} ({keys})").format(
-        stored=_stored(block, names), how=sql.SQL(how), keys=listed(map(in_parentheses, keys))
+        stored=_stored(block, names),
+        how=sql.SQL(" USING hash" if is_text else ""),
+        keys=listed(map(in_parentheses, keys)),
     )
 
 

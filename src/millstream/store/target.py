@@ -83,9 +83,9 @@ def index_sql(block: Block, names: BlockNames) -> sql.Composed:
 
 
 def _unique_index(block: Block, names: BlockNames, entries: sql.Composable) -> sql.Composed:
-    nulls = " NULLS NOT DISTINCT" if block.key.nullable else ""
+    nulls = sql.SQL(" NULLS NOT DISTINCT" if block.key.nullable else "")
     return sql.SQL("CREATE UNIQUE INDEX ON {target} ({entries}){nulls}").format(
-        target=names.target, entries=entries, nulls=sql.SQL(nulls)
+        target=names.target, entries=entries, nulls=nulls
     )
 
 

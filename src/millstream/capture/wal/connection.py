@@ -81,12 +81,12 @@ class Stream:
         self._poll.register(self._pgconn.socket, select.POLLIN)
 
     def _start(self, publication: str, start: int, in_chunks: bool) -> None:
-        version = "proto_version '2', streaming 'on'" if in_chunks else "proto_version '1'"
+        version = sql.SQL("proto_version '2', streaming 'on'" if in_chunks else "proto_version '1'")
         names = sql.Literal(sql.Identifier(publication).as_string())
         # A position is not a string here.
         command = sql.SQL(
             "START_REPLICATION SLOT {} LOGICAL {} ({}, messages 'true', publication_names {})"
-        ).format(sql.Identifier(self.slot), Printed(lsn.printed(start)), sql.SQL(version), names)
+        ).format(sql.Identifier(self.slot), Printed(lsn.printed(start)), version, names)
         result = self._pgconn.exec_(command.as_string().encode())
         if result.status != ExecStatus.COPY_BOTH:
             raise self._refused(result)

@@ -25,7 +25,7 @@ from millstream.frontier.snapshot import Snapshot
 from millstream.postgres import relations
 from millstream.postgres.composed import Printed, listed
 from millstream.postgres.connection import Connection, pinned, watchful
-from millstream.postgres.copy import fetch, fetch_parts, postgres_type, send
+from millstream.postgres.copy import column_definitions, fetch, fetch_parts, postgres_type, send
 from millstream.refresh.cut import Cut
 from millstream.refresh.reads import read_sql
 from millstream.refresh.reads.read_sql import FilterVersions
@@ -137,9 +137,7 @@ class AccessPaths:
         if keys.num_rows > INLINE_KEYS:
             return self._keys_table(keys)
         arrays = [
-            sql.SQL("{}::{}[]").format(
-                sql.Literal(column.to_pylist()), sql.SQL(postgres_type(column.type))
-            )
+            sql.SQL("{}::{}[]").format(sql.Literal(column.to_pylist()), postgres_type(column.type))
             for column in keys.columns
         ]
         names = [sql.Identifier(f"w{number}") for number in range(keys.num_columns)]
@@ -147,10 +145,7 @@ class AccessPaths:
 
     def _keys_table(self, keys: pa.Table) -> sql.Identifier:
         named = keys.rename_columns([f"w{number}" for number in range(keys.num_columns)])
-        columns = listed(
-            sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(postgres_type(field.type)))
-            for field in named.schema
-        )
+        columns = column_definitions(named.schema)
         # The keys of one lookup have been read before those of the next are sent, so one table
         # serves both.
         relation = sql.Identifier("pg_temp", f"ms_wanted_{staging.digest(columns.as_string())}")

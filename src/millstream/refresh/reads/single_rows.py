@@ -175,7 +175,7 @@ def _between(
         return sql.SQL("false")
     if no_old or no_new:
         compared = sql.SQL("{} {} ({})")
-        return compared.format(value, sql.SQL(bound.operator), new if no_old else old)
+        return compared.format(value, Printed(bound.operator), new if no_old else old)
     if bound.operator == "=":
         return sql.SQL("{value} = ({old}) OR {value} = ({new})").format(
             value=value, old=old, new=new
