@@ -118,6 +118,125 @@ def test_sql_is_not_edited_by_regular_expressions() -> None:
     assert found == set(READ_BY_REGEX)
 
 
+# Rooms and modules with SQL that is built as text, each with what it is. The statements that our sessions execute are
+# composed of psycopg.sql objects (see `postgres/composed.py`).
+BUILT_AS_TEXT = {
+    "algebra/": "expressions of queries, which sqlglot parses; templates of a value's conversions",
+    "capture/trigger/layout.py": "keywords of a Literal type",
+    "capture/wal/publication.py": "hints",
+    "catalog/definitions/rights.py": "hints",
+    "catalog/installation/install.py": "hints",
+    "catalog/target/target_shape.py": "hints",
+    "cli/demo/": "statements that the demo shows as one would type them",
+    "compiler/blocks/": "expressions of queries, which sqlglot parses",
+    "compiler/clauses/": "expressions of queries, which sqlglot parses",
+    "compiler/decorrelate/": "expressions of queries, which sqlglot parses",
+    "compiler/lowering/": "Spark SQL",
+    "compiler/placement/": "Spark SQL, and expressions that sqlglot parses",
+    "compiler/server/queries.py": "hints",
+    "compiler/workaround.py": "hints",
+    "errors/": "hints",
+    "postgres/composed.py": "the one constructor of printed text",
+    "postgres/relations.py": "hints",
+    "postgres/table_locks.py": "keywords of a Literal type",
+    "service/define/create.py": "hints",
+    "service/monitoring/": "hints",
+    "service/requests/answer.py": "hints",
+    "spark/": "Spark SQL",
+}
+_KEYWORD = re.compile(
+    r"\b(SELECT|INSERT|UPDATE|DELETE|MERGE|CREATE|DROP|ALTER|TRUNCATE|ANALYZE|EXPLAIN|COPY|GRANT|REVOKE|LOCK|SET|FROM"
+    r"|WHERE|JOIN|VALUES|UNION|GROUP BY|ORDER BY|LIMIT|CAST|CASE|AND|OR|AS|NULL|NOT)\b|::"
+)
+
+
+def fixed_text(node: ast.expr) -> str:
+    """Return the text of a constant, or of the constant parts of an f-string."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return " ".join(map(fixed_text, parts))
+    return ""
+
+
+def is_fixed(node: ast.expr) -> bool:
+    """True for a constant, one of two constants, and a named block of a .sql file."""
+    match node:
+        case ast.IfExp(body=one, orelse=other):
+            return is_fixed(one) and is_fixed(other)
+        case ast.Subscript(value=ast.Name(id=name)):
+            return name == "_SQL"
+    return isinstance(node, ast.Constant)
+
+
+def builds_sql_as_text(node: ast.AST) -> bool:
+    """True if an expression makes SQL of pieces of text."""
+    match node:
+        case ast.JoinedStr(values=parts):
+            has_values = any(isinstance(part, ast.FormattedValue) for part in parts)
+            return has_values and bool(_KEYWORD.search(fixed_text(node)))
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mod(), right=right):
+            return bool(_KEYWORD.search(f"{fixed_text(left)} {fixed_text(right)}"))
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr=attribute)):
+            return attribute in ("join", "format", "replace") and bool(_KEYWORD.search(text))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="sql"), attr="SQL"), args=[text]):
+            return not is_fixed(text)
+        case ast.Call(func=ast.Name(id="Printed"), args=[ast.JoinedStr() | ast.BinOp()]):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'f"SELECT * FROM {table}"',
+        'f"{column}::text"',
+        '"DELETE FROM " + table',
+        '"DROP TABLE %s" % table',
+        '"SELECT {}".format(column)',
+        '" AND ".join(conditions)',
+        'sql.SQL(f"{name}")',
+        "sql.SQL(text)",
+        'Printed(f"{alias}.x")',
+    ],
+)
+def test_sql_that_is_built_as_text_is_found(code: str) -> None:
+    assert any(builds_sql_as_text(node) for node in ast.walk(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'sql.SQL("SELECT * FROM {}").format(table)',
+        'sql.SQL(" AND ").join(conditions)',
+        'sql.SQL("ASC" if ascending else "DESC")',
+        'conn.execute("SELECT * FROM t WHERE id = %s", (id,))',
+        'sql.Identifier(f"state_{id}")',
+        "Printed(block.having)",
+        'f"{rows} rows read"',
+    ],
+)
+def test_sql_that_is_composed_of_objects_is_none_built_as_text(code: str) -> None:
+    assert not any(builds_sql_as_text(node) for node in ast.walk(ast.parse(code)))
+
+
+def test_statements_are_composed_of_objects_and_not_built_as_text() -> None:
+    source = ROOT / "src" / "millstream"
+    found = dict[str, list[int]]()
+    for path in sorted(source.rglob("*.py")):
+        module = path.relative_to(source).as_posix()
+        nodes = [] if module.startswith("testing/") else ast.walk(ast.parse(path.read_text()))
+        expressions = [node for node in nodes if isinstance(node, ast.expr)]
+        lines = [node.lineno for node in expressions if builds_sql_as_text(node)]
+        if lines:
+            found[module] = lines
+    unknown = {m: lines for m, lines in found.items() if not m.startswith(tuple(BUILT_AS_TEXT))}
+    assert unknown == {}
+    unused = [one for one in BUILT_AS_TEXT if not any(m.startswith(one) for m in found)]
+    assert unused == []
+
+
 # Words of ours that an earlier version showed to users, where the field has one of its own (see
 # docs/glossary.md).
 _PRIVATE = re.compile(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
 # Rows are read by leaf relation and page range, 32 MB at a time.
@@ -32,6 +33,7 @@ def scan(
     tasks = max(1, min(len(queries), MOST_TASKS))
     parts = _partitioned(spark, queries, tasks)
     names = schema.names
+    take_snapshot = sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot).as_string()
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Imported in the task, which may run on another machine.
@@ -42,7 +44,7 @@ def scan(
                 try:
                     with adbc.connect(dsn) as connection, connection.cursor() as cursor:
                         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                        cursor.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+                        cursor.execute(take_snapshot)
                         cursor.execute(query)
                         for found in cursor.fetch_record_batch():
                             counter.add(found.num_rows)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
+from millstream.algebra.table import quoted
 from millstream.catalog.sources import Source
 from millstream.observe import log
 from millstream.postgres import relations
@@ -108,7 +109,7 @@ def _of_server(conn: Connection, *, has_slot: bool) -> str:
             f"{major}.{_SOUND[major]}."
         )
     if not may_replicate:
-        return f'Role "{role}" may not replicate. ALTER ROLE "{role}" REPLICATION;'
+        return f'Role "{role}" may not replicate. ALTER ROLE {quoted(role)} REPLICATION;'
     if not may_publish:
         return f'Role "{role}" may not create publications in this database. Grant it CREATE on the database.'
     if not has_slot and not slots:

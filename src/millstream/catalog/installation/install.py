@@ -396,4 +396,4 @@ def _drop_triggers(conn: Connection, table: Name) -> None:
 def _drop_ours(conn: Connection, kind: str, schema: str, names: Sequence[str]) -> None:
     """Drop objects of the kind FUNCTION, VIEW or TABLE in one of our schemas, with CASCADE."""
     listed = sql.SQL(", ").join(sql.Identifier(schema, name) for name in names)
-    conn.execute(sql.SQL("DROP {} IF EXISTS {} CASCADE").format(sql.SQL(kind), listed))
+    conn.execute(sql.SQL("DROP {} IF EXISTS {} CASCADE").format(Printed(kind), listed))
