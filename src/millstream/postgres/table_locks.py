@@ -19,6 +19,7 @@ from psycopg.pq import TransactionStatus
 
 from millstream.errors import LockNotHad
 from millstream.postgres import fence
+from millstream.postgres.composed import listed
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.sql_files import load
@@ -110,7 +111,7 @@ def _attempt(
     with read_committed(conn):
         before = _exchange(conn, milliseconds, "pg_catalog, pg_temp")
         if tables:
-            names = sql.SQL(", ").join(table.identifier for table in tables)
+            names = listed(table.identifier for table in tables)
             conn.execute(sql.SQL("LOCK TABLE {} IN {} MODE").format(names, sql.SQL(mode)))
         result = work()
         _exchange(conn, *before)

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from psycopg import Rollback, errors, sql
 
 from millstream.errors import LockNotHad
+from millstream.postgres.composed import listed
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 
@@ -71,7 +72,7 @@ def _lock(conn: Connection, tables: Sequence[Name], written: Sequence[Name]) -> 
         _LOCK.format(
             timeout=sql.Literal(LOCK_TIMEOUT),
             mode=mode,
-            tables=sql.SQL(", ").join(one.identifier for one in each),
+            tables=listed(one.identifier for one in each),
         )
         for mode, each in ((sql.SQL("ACCESS SHARE"), tables), (sql.SQL("ROW EXCLUSIVE"), written))
         if each

@@ -28,7 +28,7 @@ from millstream.compiler.server import queries
 from millstream.compiler.server.plan_query import QueryPlan
 from millstream.errors import SourceChanged
 from millstream.observe import log
-from millstream.postgres.composed import Printed
+from millstream.postgres.composed import Printed, listed
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.table_locks import Patience, under_lock
@@ -92,9 +92,7 @@ class _Alteration:
             )
             for one in self.columns
         ]
-        return sql.SQL("ALTER TABLE {} {}").format(
-            self.name.identifier, sql.SQL(", ").join(clauses)
-        )
+        return sql.SQL("ALTER TABLE {} {}").format(self.name.identifier, listed(clauses))
 
 
 def _alter(conn: Connection, alteration: _Alteration) -> None:

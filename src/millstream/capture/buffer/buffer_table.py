@@ -14,7 +14,7 @@ from psycopg import sql
 
 from millstream.capture.buffer.slices import GAPS, SCHEMA, buffer_name, column_name
 from millstream.catalog.sources import CapturedColumn
-from millstream.postgres.composed import Printed
+from millstream.postgres.composed import Printed, listed
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
@@ -31,9 +31,7 @@ def make(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> Non
     conn.execute(sql.SQL(_SQL["create"]).format(**names))
     steps = _steps(conn, relid, columns)
     if steps:
-        conn.execute(
-            sql.SQL("ALTER TABLE {} {}").format(buffer_name(relid), sql.SQL(", ").join(steps))
-        )
+        conn.execute(sql.SQL("ALTER TABLE {} {}").format(buffer_name(relid), listed(steps)))
 
 
 def mark(conn: Connection, relid: int, cause: str) -> None:

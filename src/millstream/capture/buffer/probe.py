@@ -19,6 +19,7 @@ from typing import TypeVar
 from psycopg import errors, sql
 
 from millstream.capture.buffer.slices import Pair, buffer_name, pairs_with_changes
+from millstream.postgres.composed import union_all
 from millstream.postgres.connection import Connection
 
 T = TypeVar("T")
@@ -102,7 +103,7 @@ def _since_query(relids: tuple[int, ...]) -> sql.Composed:
         for place, relid in enumerate(relids, start=1)
     ]
     given = sql.SQL("WITH given AS MATERIALIZED (SELECT %s::xid8[] AS xmins) ")
-    return given + sql.SQL(" UNION ALL ").join(parts)
+    return given + union_all(parts)
 
 
 def _changed(conn: Connection, pairs: Sequence[Pair]) -> set[Pair]:

@@ -18,6 +18,7 @@ from psycopg import sql
 from millstream.capture.buffer.slices import SCHEMA, buffer_name
 from millstream.catalog import sources
 from millstream.frontier.snapshot import Snapshot
+from millstream.postgres.composed import all_of
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 from millstream.postgres.table_locks import read_committed
@@ -81,9 +82,7 @@ def seen_by_all(frontiers: Iterable[Snapshot]) -> sql.Composable:
         sql.Literal(str(min(frontier.xmax for frontier in deciding)))
     )
     visible = sql.SQL("pg_visible_in_snapshot(xid, {}::pg_snapshot)")
-    return sql.SQL(" AND ").join(
-        [below, *(visible.format(sql.Literal(str(frontier))) for frontier in deciding)]
-    )
+    return all_of([below, *(visible.format(sql.Literal(str(frontier))) for frontier in deciding)])
 
 
 def _delete(relid: int, consumed: sql.Composable, batch: int) -> sql.Composed:

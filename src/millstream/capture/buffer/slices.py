@@ -27,6 +27,7 @@ from psycopg import errors, sql
 from millstream.catalog.sources import Origin, Source
 from millstream.errors import SourceChanged
 from millstream.frontier.snapshot import Snapshot
+from millstream.postgres.composed import union_all
 from millstream.postgres.connection import Connection
 
 SCHEMA = "millstream_changes"
@@ -132,7 +133,7 @@ def pending(
             _count(place, relid, frontier, conditions[relid], cap)
             for place, relid, frontier in changed
         ]
-        rows = conn.execute(sql.SQL(" UNION ALL ").join(counts)).fetchall() if changed else []
+        rows = conn.execute(union_all(counts)).fetchall() if changed else []
     except errors.UndefinedTable as error:
         relids = ", ".join(str(relid) for relid, _ in distinct)
         raise SourceChanged.shape(
@@ -197,7 +198,7 @@ def pairs_with_changes(
         )
         for place, (relid, frontier) in enumerate(pairs)
     ]
-    rows = conn.execute(sql.SQL(" UNION ALL ").join(parts), parameters, prepare=True)
+    rows = conn.execute(union_all(parts), parameters, prepare=True)
     return [(place, *pairs[place]) for (place,) in rows]
 
 

@@ -37,7 +37,7 @@ from psycopg import sql
 
 from millstream.capture.buffer.slices import SCHEMA, buffer_name, column_name
 from millstream.catalog.sources import CapturedColumn
-from millstream.postgres.composed import Printed, in_parentheses, listed
+from millstream.postgres.composed import Printed, all_of, in_parentheses, listed
 
 Level = Literal["STATEMENT", "ROW"]
 
@@ -278,7 +278,7 @@ def _same_types(watch: Watch, rows: sql.SQL) -> sql.Composed:
         )
         for column in watch.columns
     ]
-    alike = sql.SQL(" AND ").join([sql.SQL("true"), *each])
+    alike = all_of([sql.SQL("true"), *each])
     return sql.SQL("coalesce((SELECT {} FROM {} AS r LIMIT 1), true)").format(alike, rows)
 
 

@@ -39,6 +39,7 @@ from millstream.errors import SlotLost, WalTakenOver
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import relations
+from millstream.postgres.composed import listed
 from millstream.postgres.connection import Connection
 
 # The most that one database transaction writes: larger batches are no faster.
@@ -331,9 +332,7 @@ class _BatchWriting:
             sql.SQL("origin"),
             *(column_name(column.attnum) for column in captured.columns),
         ]
-        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
-            buffer_name(source), sql.SQL(", ").join(columns)
-        )
+        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(buffer_name(source), listed(columns))
         with self.writer.conn.cursor() as cursor, cursor.copy(statement) as copy:
             # In slabs: the server reads one while we make the next.
             for start in range(0, len(rows.letters), SLAB):

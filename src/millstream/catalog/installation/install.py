@@ -29,7 +29,7 @@ from millstream.catalog.target import targets
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import lock_table, relations
-from millstream.postgres.composed import Printed
+from millstream.postgres.composed import Printed, listed
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.sql_files import load
@@ -395,5 +395,5 @@ def _drop_triggers(conn: Connection, table: Name) -> None:
 
 def _drop_ours(conn: Connection, kind: str, schema: str, names: Sequence[str]) -> None:
     """Drop objects of the kind FUNCTION, VIEW or TABLE in one of our schemas, with CASCADE."""
-    listed = sql.SQL(", ").join(sql.Identifier(schema, name) for name in names)
-    conn.execute(sql.SQL("DROP {} IF EXISTS {} CASCADE").format(Printed(kind), listed))
+    ours = listed(sql.Identifier(schema, name) for name in names)
+    conn.execute(sql.SQL("DROP {} IF EXISTS {} CASCADE").format(Printed(kind), ours))

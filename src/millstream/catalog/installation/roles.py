@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias
 from psycopg import sql
 
 from millstream.observe import log
-from millstream.postgres.composed import Printed
+from millstream.postgres.composed import Printed, listed
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
@@ -128,7 +128,7 @@ def _lacking(conn: Connection) -> list[tuple[str, Kind]]:
 
 
 def _grants(conn: Connection, kind: Kind) -> Sequence[sql.Composable]:
-    views = sql.SQL(", ").join(sql.Identifier(*name.split(".")) for name in READABLE[kind])
+    views = listed(sql.Identifier(*name.split(".")) for name in READABLE[kind])
     statements: list[sql.Composable] = [
         sql.SQL("GRANT USAGE ON SCHEMA millstream"), sql.SQL("GRANT SELECT ON TABLE {}").format(views)
     ]  # fmt: skip
@@ -136,7 +136,7 @@ def _grants(conn: Connection, kind: Kind) -> Sequence[sql.Composable]:
     for (routine,) in conn.execute(_SQL["routines"], (list(ROUTINES[kind]),)).fetchall():
         statements.append(sql.SQL("GRANT EXECUTE ON ROUTINE {}").format(Printed(routine)))
     if "millstream.own_requests" in READABLE[kind]:
-        columns = sql.SQL(", ").join(map(sql.Identifier, REQUEST_COLUMNS))
+        columns = listed(map(sql.Identifier, REQUEST_COLUMNS))
         statements.append(
             sql.SQL("GRANT INSERT ({}) ON TABLE millstream.own_requests").format(columns)
         )

@@ -26,6 +26,7 @@ from millstream.algebra.dialect import parsed, printed
 from millstream.catalog.definitions import query_names
 from millstream.catalog.definitions.query_names import NamedRelation, Names
 from millstream.compiler.server import queries
+from millstream.postgres.composed import listed
 from millstream.postgres.connection import Connection
 
 _STAND_IN = "__millstream_stand_in_"
@@ -112,7 +113,7 @@ def _make(conn: Connection, stand_in: str, pair: Renamed) -> None:
     like = sql.SQL("CREATE TEMPORARY TABLE pg_temp.{} (LIKE {})")
     conn.execute(like.format(sql.Identifier(stand_in), sql.Identifier(*pair.now.qualified)))
     # A query may group by the primary key and read the other columns.
-    key = sql.SQL(", ").join(map(sql.Identifier, query_names.primary_key(conn, pair.now.relid)))
+    key = listed(map(sql.Identifier, query_names.primary_key(conn, pair.now.relid)))
     if key.as_string(conn):
         conn.execute(
             sql.SQL("ALTER TABLE pg_temp.{} ADD PRIMARY KEY ({})").format(
