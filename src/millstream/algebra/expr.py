@@ -34,7 +34,7 @@ class Ref:
 
     @property
     def sql(self) -> str:
-        return f"{quoted(self.alias)}.{quoted(self.column)}"
+        return quoted(self.alias, self.column)
 
 
 @dataclass(frozen=True)

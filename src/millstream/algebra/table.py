@@ -84,7 +84,7 @@ class SourceTable(Table):
 
     @property
     def relation(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
+        return quoted(self.schema, self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +194,10 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def quoted(name: str) -> str:
-    """Return an identifier in double quotes."""
-    return '"' + name.replace('"', '""') + '"'
+def quoted(*parts: str) -> str:
+    """Return an identifier in double quotes; a qualified one of several parts.
+
+    >>> print(quoted("public", "my table"))
+    "public"."my table"
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)

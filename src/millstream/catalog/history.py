@@ -125,7 +125,7 @@ def fail_orphans(conn: Connection) -> int:
             error = ProcessEnded.while_refreshing(name)
             conn.execute(_SQL["fail"], (error.code, Jsonb(error.as_dict()), id))
             notifications.alert(
-                conn, "refresh_failed", stream_table=f"{quoted(schema)}.{quoted(name)}", action=action,
+                conn, "refresh_failed", stream_table=quoted(schema, name), action=action,
                 initiated_by=initiated_by, code=error.code, message=error.message, detail=error.detail,
             )  # fmt: skip
     return len(failed)

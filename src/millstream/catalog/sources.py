@@ -111,7 +111,7 @@ class Source:
     @property
     def qualified(self) -> str:
         """Schema and name, quoted for use in SQL."""
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
+        return quoted(self.schema, self.name)
 
     def column(self, name: str) -> CapturedColumn | None:
         """Return the captured column of that name, or None."""

@@ -83,7 +83,7 @@ class StreamTable:
     @property
     def qualified(self) -> str:
         """Schema and name, quoted for use in SQL."""
-        return f"{quoted(self.schema_name)}.{quoted(self.name)}"
+        return quoted(self.schema_name, self.name)
 
     @property
     def typed(self) -> str:

@@ -40,7 +40,7 @@ class Name:
         return f"{self.schema}.{self.name}"
 
     def __str__(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
+        return quoted(self.schema, self.name)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def run(
     if every == bool(names):
         raise typer.BadParameter("give the names of stream tables, or --all")
     with served(ctx, dsn, "verifying", direct=direct) as client:
-        chosen = names or [f"{quoted(one.schema)}.{quoted(one.name)}" for one in client.status()]
+        chosen = names or [quoted(one.schema, one.name) for one in client.status()]
         check_names(client, chosen)
         results = [client.verify(name) for name in chosen]
     if as_json:

@@ -303,7 +303,7 @@ def _create_new(asked: _OpenedRequest) -> Document:
     if not new.may_create:
         grant = f"GRANT CREATE ON SCHEMA {quoted(new.schema)} TO {quoted(asked.owner)};"
         raise NoRights.to(f"create tables in schema {new.schema}", role=asked.owner, grant=grant)
-    name = f"{quoted(new.schema)}.{quoted(new.name)}"
+    name = quoted(new.schema, new.name)
     report = create.create(
         app,
         name,
