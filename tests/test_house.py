@@ -88,7 +88,6 @@ def test_every_error_that_is_passed_over_has_its_reason_beside_it() -> None:
 # of objects: psycopg.sql for statements, sqlglot's nodes for queries.
 READ_BY_REGEX = {
     "catalog/installation/install.py": "names of files of migrations",
-    "compiler/blocks/stateless_block.py": "columns of final expressions; parsing thousands of terms again is slow",
     "compiler/server/node_tree.py": "the server's node trees",
     "compiler/server/json_paths.py": "the path of an SQL/JSON call",
     "compiler/server/parentheses.py": "the server's text of a view",
@@ -155,6 +154,8 @@ def fixed_text(node: ast.expr) -> str:
     match node:
         case ast.Constant(value=str(text)):
             return text
+        case ast.Constant(value=bytes(text)):
+            return text.decode()
         case ast.JoinedStr(values=parts):
             return " ".join(map(fixed_text, parts))
     return ""
@@ -193,6 +194,7 @@ def builds_sql_as_text(node: ast.AST) -> bool:
         'f"SELECT * FROM {table}"',
         'f"{column}::text"',
         '"DELETE FROM " + table',
+        'b"EXPLAIN " + query.encode()',
         '"DROP TABLE %s" % table',
         '"SELECT {}".format(column)',
         '" AND ".join(conditions)',

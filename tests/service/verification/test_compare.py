@@ -4,6 +4,8 @@ among equal values.
 
 from __future__ import annotations
 
+from psycopg import sql
+
 from millstream.postgres.connection import Connection
 from millstream.service.verification import compare
 
@@ -25,9 +27,11 @@ OTHERS = (
 
 def test_intervals_are_equal_by_value_exactly_where_postgresql_says_so(conn: Connection) -> None:
     listed = ", ".join(f"('{value}'::interval)" for value in (*EQUAL, *OTHERS))
-    length = compare._LENGTH
+    one, other = (
+        compare._LENGTH.format(x=sql.Identifier(alias, "v")).as_string() for alias in "ab"
+    )
     pairs = conn.execute(
         f"SELECT a.v::text, b.v::text FROM (VALUES {listed}) AS a (v), (VALUES {listed}) AS b (v) "
-        f"WHERE (a.v = b.v) <> ({length.format(x='a.v')} = {length.format(x='b.v')})".encode()
+        f"WHERE (a.v = b.v) <> ({one} = {other})".encode()
     ).fetchall()
     assert pairs == []

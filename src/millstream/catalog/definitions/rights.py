@@ -19,6 +19,7 @@ from psycopg import sql
 from millstream.algebra.table import quoted
 from millstream.catalog.definitions.foreign_code import how
 from millstream.errors import BadSetting, NoRights, OwnerLacksRight
+from millstream.postgres.composed import Printed
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
@@ -70,7 +71,7 @@ def check(conn: Connection, query: str, owner: str) -> None:
         with conn.transaction(force_rollback=True):
             conn.execute(become)
             is_member = True
-            conn.execute(b"EXPLAIN (COSTS OFF) " + query.encode())
+            conn.execute(sql.SQL("EXPLAIN (COSTS OFF) {}").format(Printed(query)))
     except psycopg.errors.InsufficientPrivilege as error:
         if not is_member:
             raise not_a_member(conn, owner) from error

@@ -4,12 +4,14 @@ them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from sqlglot import exp
+
 from millstream.algebra.block import BlockColumn, Branch, Key, Output, StatelessBlock
-from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.dialect import printed
+from millstream.algebra.expr import Expr, Ref, ref_of, transform
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column, PgType
 from millstream.compiler.blocks import row_keys
@@ -128,13 +130,13 @@ def cast_suffix(column: Column) -> str:
     return "" if column.type is UNKNOWN_TYPE else f"::{column.type.name}"
 
 
-# A string, or a column with or without its alias.
-_WORD = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?""")
-
-
 def qualify_columns(expr: Expr, final: Mapping[Ref, Expr]) -> str:
-    """Return the text of an expression with its columns replaced; as text, because parsing long
-    ones is slow.
+    """Return the text of an expression with its columns replaced by final expressions, whose texts
+    stay as they are.
     """
-    texts = {ref.sql: replacement.sql for ref, replacement in final.items()}
-    return _WORD.sub(lambda word: texts.get(word[0], word[0]), expr.sql)
+
+    def replaced(node: exp.Expression) -> exp.Expression:
+        found = final.get(ref_of(node)) if isinstance(node, exp.Column) else None
+        return exp.Var(this=found.sql) if found else node
+
+    return printed(transform(expr.tree, replaced))
