@@ -261,11 +261,9 @@ class Apply:
             return
         found = self.conn.execute(target.unique_index_sql(self.block, self.names)).fetchall()
         for schema, name in found:
-            index = sql.Identifier(schema, name)
-            log.warning(
-                "keys too long for a unique index", table=self.names.name, index=index.as_string()
-            )
-            self.staged.run(sql.SQL("DROP INDEX {}").format(index))
+            index = f"{schema}.{name}"
+            log.warning("keys too long for a unique index", table=self.names.name, index=index)
+            self.staged.run(sql.SQL("DROP INDEX {}").format(sql.Identifier(schema, name)))
             self.staged.run(*target.long_index_sql(self.block, self.names))
             targets.mark(self.conn, self.names.id)
 
