@@ -132,6 +132,7 @@ BUILT_AS_TEXT = {
     "compiler/decorrelate/": "expressions of queries, which sqlglot parses",
     "compiler/lowering/": "Spark SQL",
     "compiler/placement/": "Spark SQL, and expressions that sqlglot parses",
+    "compiler/server/json_paths.py": "an expression as sqlglot prints it",
     "compiler/server/queries.py": "hints",
     "compiler/workaround.py": "hints",
     "errors/": "hints",
@@ -145,7 +146,7 @@ BUILT_AS_TEXT = {
 }
 _KEYWORD = re.compile(
     r"\b(SELECT|INSERT|UPDATE|DELETE|MERGE|CREATE|DROP|ALTER|TRUNCATE|ANALYZE|EXPLAIN|COPY|GRANT|REVOKE|LOCK|SET|FROM"
-    r"|WHERE|JOIN|VALUES|UNION|GROUP BY|ORDER BY|LIMIT|CAST|CASE|AND|OR|AS|NULL|NOT)\b|::"
+    r"|WHERE|JOIN|VALUES|UNION|GROUP BY|ORDER BY|LIMIT|CAST|CASE|AND|OR|AS|IS NULL|IS NOT)\b|::"
 )
 
 
