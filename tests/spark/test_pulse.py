@@ -77,3 +77,25 @@ def test_only_a_process_that_hangs_is_killed_and_the_error_says_why(
         ending.terminate()
         assert ending.wait(60) == -15
     assert len(told) == 1
+
+
+def test_a_process_that_answers_the_second_question_is_not_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was stopped together with this process, as when a machine sleeps."""
+    monkeypatch.setattr(pulse, "EVERY", 0.01)
+    asked = list[float]()
+
+    def answers_second(address: Address, seconds: float) -> bool:
+        asked.append(seconds)
+        return seconds == pulse.LIMIT
+
+    monkeypatch.setattr(pulse, "hangs", answers_second)
+    told = list[str]()
+    with subprocess.Popen(["sleep", "600"]) as java:
+        pulse.watch(java, Address("127.0.0.1", 1, ""), told.append)
+        wait_until(lambda: len(asked) >= 6)
+        java.terminate()
+        assert java.wait(60) == -15
+    assert told == []
+    assert asked[:4] == [pulse.LIMIT, pulse.AGAIN] * 2
