@@ -181,22 +181,9 @@ def test_it_is_visible_only_when_everything_that_was_seen_is_there(
         if action < 0.6:
             chance.choice(writers).step(chance, number)
         elif action < 0.75:
-            seen = [
-                *seen[-3:],
-                look(played),
-            ]
+            seen = [*seen[-3:], look(played)]
         elif action < 0.85:
-            names = chance.choice(
-                [
-                    ["low"],
-                    ["low", "high"],
-                    ["high"],
-                    ["top"],
-                    ["low", "high", "top"],
-                    ["high", "top"],
-                ]
-            )
-            refresh(played, names)
+            refresh(played, chance.choice(GROUPS))
         for name in COPIES if seen else ():
             one = chance.choice(seen)
             needed = (one.rows[0], frozenset[int]() if name == "low" else one.rows[1])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tests.law.sabotages import Sabotage, Sabotages
 
 from millstream.algebra.block import Accumulator, AggregateHead, BlockColumn, Branch, Match, Read
 from millstream.algebra.relation import Filter, Project, Relation
@@ -114,18 +115,8 @@ def changed(module_law: Law) -> Law:
 
 # -- the sabotages ---------------------------------------------------------------------------
 
-Sabotage = Callable[[pytest.MonkeyPatch], None]
-SABOTAGES: dict[str, tuple[Sabotage, tuple[str, ...]]] = {}
-
-
-def breaks(*tables: str) -> Callable[[Sabotage], Sabotage]:
-    """Name the stream tables that must not survive a sabotage."""
-
-    def add(sabotage: Sabotage) -> Sabotage:
-        SABOTAGES[sabotage.__name__] = (sabotage, tables)
-        return sabotage
-
-    return add
+SABOTAGES = Sabotages()
+breaks = SABOTAGES.breaks
 
 
 def rewritten(rule: type[Relation], change: Callable[[str], str]) -> Sabotage:

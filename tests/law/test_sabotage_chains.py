@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from psycopg import sql
+from tests.law.sabotages import Sabotage, Sabotages
 
 from millstream.algebra.block import Block, Branch, Edge, Leaf, Match, Pair
 from millstream.algebra.expr import Expr
@@ -108,18 +109,8 @@ def changed(module_law: Law) -> Law:
 
 # -- while refreshing ------------------------------------------------------------------------
 
-Sabotage = Callable[[pytest.MonkeyPatch], None]
-SABOTAGES: dict[str, tuple[Sabotage, tuple[str, ...]]] = {}
-
-
-def breaks(*tables: str) -> Callable[[Sabotage], Sabotage]:
-    """Name the stream tables that must not survive a sabotage."""
-
-    def add(sabotage: Sabotage) -> Sabotage:
-        SABOTAGES[sabotage.__name__] = (sabotage, tables)
-        return sabotage
-
-    return add
+SABOTAGES = Sabotages()
+breaks = SABOTAGES.breaks
 
 
 @breaks("left", "theta")

@@ -21,7 +21,7 @@ from typing import Literal, Self
 
 from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import JoinKind, Order, Relation, Scan
+from millstream.algebra.relation import JoinKind, Order, Relation, Scan, printed_kind
 from millstream.algebra.table import Clock
 from millstream.algebra.temporal_filter import TemporalFilter
 from millstream.algebra.types import Column, PgType
@@ -219,14 +219,8 @@ class Match(Relation):
         return (*(pair.condition for pair in self.pairs), *self.residual)
 
     def headline(self) -> str:
-        what = (
-            ""
-            if self.kind == "inner"
-            else f"{self.kind} "
-            if self.mark is None
-            else f"mark {self.mark} "
-        )
-        return f"Join  {what}{' AND '.join(map(str, self.conditions)) or '(all pairs)'}"
+        conditions = " AND ".join(map(str, self.conditions)) or "(all pairs)"
+        return f"Join  {printed_kind(self.kind, self.mark)}{conditions}"
 
 
 @dataclass(frozen=True)

@@ -268,6 +268,17 @@ class Project(Relation):
 JoinKind = Literal["inner", "left", "full", "mark"]
 
 
+def printed_kind(kind: JoinKind, mark: Ref | None) -> str:
+    """Return the kind of a join as plans print it, with a blank behind; '' for an inner join.
+
+    >>> printed_kind("inner", None), printed_kind("left", None)
+    ('', 'left ')
+    """
+    if kind == "inner":
+        return ""
+    return f"{kind} " if mark is None else f"mark {mark} "
+
+
 @dataclass(frozen=True)
 class Join(Relation):
     """Pairs of rows for which the condition is true; without a condition, all pairs.
@@ -301,14 +312,7 @@ class Join(Relation):
         return (self.left, self.right)
 
     def headline(self) -> str:
-        what = (
-            ""
-            if self.kind == "inner"
-            else f"{self.kind} "
-            if self.mark is None
-            else f"mark {self.mark} "
-        )
-        return f"Join  {what}{self.condition or '(all pairs)'}"
+        return f"Join  {printed_kind(self.kind, self.mark)}{self.condition or '(all pairs)'}"
 
 
 @dataclass(frozen=True)

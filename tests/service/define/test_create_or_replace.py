@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
+from tests.service.define.test_redefine import QUERIES, TABLES
 
 from millstream import Millstream
 from millstream.testing import oracle
@@ -13,32 +12,10 @@ from millstream.testing import oracle
 pytestmark = pytest.mark.spark
 
 
-TABLES = """
-    CREATE TABLE t (id int PRIMARY KEY, g int, v int, w text);
-    CREATE TABLE u (g int PRIMARY KEY, name text);
-    INSERT INTO t SELECT i, i % 3, i, 'w' || i % 2 FROM generate_series(1, 9) AS i;
-    INSERT INTO u VALUES (0, 'zero'), (1, 'one')
-"""
-
-
-# Each from the one before: another filter, columns, types, keys, sources; and back.
-QUERIES = [
-    "SELECT g, sum(v) AS total, count(*) AS n FROM t WHERE v > 2 GROUP BY g",
-    "SELECT g, sum(v)::text AS total FROM t GROUP BY g",
-    'SELECT w, g, max(v) AS "Max", min(v) AS total FROM t GROUP BY w, g',
-    "SELECT w FROM t",
-    "SELECT t.id, u.name FROM t LEFT JOIN u ON u.g = t.g",
-    "SELECT count(*) AS id FROM u",
-    "SELECT g, n FROM (SELECT g, count(*) AS n, max(v) AS m FROM t GROUP BY g) AS q WHERE m > 4",
-    "SELECT g, sum(v) AS total, count(*) AS n FROM t GROUP BY g",
-]
-
-
 @pytest.fixture
-def writer(database: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(database, autocommit=True) as conn:
-        conn.execute(TABLES)
-        yield conn
+def writer(writer: psycopg.Connection) -> psycopg.Connection:
+    writer.execute(TABLES)
+    return writer
 
 
 def test_create_or_replace_creates_alters_or_does_nothing(

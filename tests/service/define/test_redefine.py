@@ -4,7 +4,7 @@ nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from threading import Event, Thread
 
@@ -47,10 +47,9 @@ CHANGE = "INSERT INTO t VALUES ({n}, 1, 5, 'w1'); UPDATE t SET v = v + 1 WHERE i
 
 
 @pytest.fixture
-def writer(database: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(database, autocommit=True) as conn:
-        conn.execute(TABLES)
-        yield conn
+def writer(writer: psycopg.Connection) -> psycopg.Connection:
+    writer.execute(TABLES)
+    return writer
 
 
 def test_a_stream_table_gets_one_query_after_the_other(

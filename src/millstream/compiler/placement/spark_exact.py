@@ -13,9 +13,9 @@ Any other expression across tables is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -285,6 +285,43 @@ def _case(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | 
     results = [branch.args["true"] for branch in node.args["ifs"]]
     default = node.args.get("default")
     values = results + ([default] if default is not None else [])
+    found = _alternatives(placer, node, values, use)
+    if isinstance(found, Unsupported):
+        return found
+    conditions = collect(placer.place(Expr.of(branch.this), "carry") for branch in node.args["ifs"])
+    if isinstance(conditions, Unsupported):
+        return conditions
+    made = exp.Case(
+        ifs=[
+            exp.If(this=condition.expr.node, true=value)
+            for condition, value in zip(conditions, found.nodes, strict=False)
+        ],
+        default=found.nodes[-1] if default is not None else None,
+    )
+    return Placement(Expr.of(made), found.wire, found.type)
+
+
+def _coalesce(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
+    found = _alternatives(placer, node, (node.this, *node.expressions), use)
+    if isinstance(found, Unsupported):
+        return found
+    first, *others = found.nodes
+    return Placement(Expr.of(exp.Coalesce(this=first, expressions=others)), found.wire, found.type)
+
+
+@dataclass(frozen=True)
+class _Alternatives:
+    """The values of CASE or COALESCE, with the wire that fits all of them."""
+
+    nodes: tuple[exp.Expr, ...]
+    wire: Wire
+    type: PgType
+
+
+def _alternatives(
+    placer: OperandPlacer, node: exp.Expression, values: Sequence[exp.Expression], use: Use
+) -> _Alternatives | Unsupported:
+    """Place the values of which an expression returns one."""
     use = _use_of_alternatives(placer, node, use)
     placed = collect(placer.place(Expr.of(value), use) for value in values)
     if isinstance(placed, Unsupported):
@@ -295,32 +332,7 @@ def _case(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | 
     type_ = placer.type_of(node)
     if isinstance(type_, Unsupported):
         return type_
-    conditions = collect(placer.place(Expr.of(branch.this), "carry") for branch in node.args["ifs"])
-    if isinstance(conditions, Unsupported):
-        return conditions
-    made = exp.Case(
-        ifs=[
-            exp.If(this=condition.expr.node, true=value.expr.node)
-            for condition, value in zip(conditions, placed, strict=False)
-        ],
-        default=placed[-1].expr.node if default is not None else None,
-    )
-    return Placement(Expr.of(made), wire, type_)
-
-
-def _coalesce(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
-    use = _use_of_alternatives(placer, node, use)
-    placed = collect(placer.place(Expr.of(value), use) for value in (node.this, *node.expressions))
-    if isinstance(placed, Unsupported):
-        return placed
-    wire = _common(placed, node)
-    if isinstance(wire, Unsupported):
-        return wire
-    type_ = placer.type_of(node)
-    if isinstance(type_, Unsupported):
-        return type_
-    made = exp.Coalesce(this=placed[0].expr.node, expressions=[one.expr.node for one in placed[1:]])
-    return Placement(Expr.of(made), wire, type_)
+    return _Alternatives(tuple(one.expr.node for one in placed), wire, type_)
 
 
 def _use_of_alternatives(placer: OperandPlacer, node: exp.Expression, use: Use) -> Use:
