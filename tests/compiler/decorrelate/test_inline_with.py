@@ -42,6 +42,17 @@ def test_a_with_query_over_an_inlined_one_is_inlined_with_it() -> None:
     assert text.count("u.a > t.a") == 1
 
 
+def test_joins_of_a_use_in_parentheses_stay() -> None:
+    """The parser hangs them on the table that is replaced."""
+    text = inlined(
+        "WITH x AS (SELECT u.b FROM u WHERE u.a > t.a) "
+        "SELECT count(*) FROM (x JOIN w ON w.b = x.b) JOIN x AS y ON y.b = w.b"
+    ).replace('"', "")
+    assert "AS x JOIN w ON w.b = x.b" in text
+    assert "AS y ON y.b = w.b" in text
+    assert text.count("u.a > t.a") == 2
+
+
 def test_an_inner_with_query_of_the_same_name_is_another_one() -> None:
     """The name was replaced there too, and the rows were those of the outer query."""
     text = inlined(

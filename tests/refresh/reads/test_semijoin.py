@@ -119,6 +119,17 @@ def test_rows_without_a_match_are_dropped() -> None:
 
 
 @pytest.mark.usefixtures("few_rows_are_compared")
+@pytest.mark.parametrize(("partners", "left"), [((2, None), [2, None]), ((2,), [2])])
+def test_where_nulls_are_equal_a_null_matches_a_null(
+    partners: tuple[int | None, ...], left: list[int | None]
+) -> None:
+    """Dropping it would lose a row of the result without an error."""
+    edge = replace(branch().edges[0], nulls=(0,))
+    joined = replace(branch(), edges=(edge,))
+    assert reduced(joined, "a", keys(1, 2, None), InputRows(first=keys(*partners))) == left
+
+
+@pytest.mark.usefixtures("few_rows_are_compared")
 def test_the_preserved_side_of_an_outer_join_is_not_reduced() -> None:
     joined = branch(kind="left")
     assert reduced(joined, "a", keys(1, 2), InputRows(first=keys(2))) == [1, 2]
