@@ -9,7 +9,8 @@ from decimal import Decimal
 
 import pytest
 
-from millstream.cli.output import age, milliseconds, number, plain
+from millstream.cli.output import age, err, milliseconds, number, out, plain, print_error, table
+from millstream.errors import MillstreamError
 from millstream.frontier.snapshot import Snapshot
 
 
@@ -58,3 +59,21 @@ def test_numbers_are_grouped_and_small_times_keep_a_digit() -> None:
         "1,234 ms",
         "-",
     )
+
+
+CONTROLS = "totals\x1b]0;owned\x1b[2J\x9b31m\u202e"
+ESCAPED = r"totals\x1b]0;owned\x1b[2J\x9b31m\u202e"
+
+
+def test_no_name_controls_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Any role may give a table such a name, and an operator lists it."""
+    out().print(f"{CONTROLS} is created", markup=False)
+    out().print(table("", ["name"], [[CONTROLS]]))
+    err().print(CONTROLS, markup=False)
+    print_error(MillstreamError(f'"{CONTROLS}" is gone', hint="Two\nlines."), as_json=False)
+    told, complained = capsys.readouterr()
+    assert f"{ESCAPED} is created\n" in told
+    assert told.count(ESCAPED) == 2
+    assert complained.count(ESCAPED) == 2
+    assert "Two\nlines." in complained
+    assert all(c.isprintable() or c == "\n" for c in told + complained)

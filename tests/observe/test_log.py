@@ -33,6 +33,14 @@ def test_an_event_prints_with_its_fields(stream: io.StringIO) -> None:
     )
 
 
+def test_no_value_controls_the_terminal_or_forges_a_line(stream: io.StringIO) -> None:
+    log.show(stream=stream)
+    log.info("refreshed", table="t\x1b[2J", other="t\n12:00:00 ERROR forged", third="\u202e")
+    assert stream.getvalue().endswith(
+        r'table=t\x1b[2J other="t\n12:00:00 ERROR forged" third=\u202e' + "\n"
+    )
+
+
 def test_a_percent_sign_in_an_event_is_no_format(stream: io.StringIO) -> None:
     log.show(stream=stream)
     log.warning("100 % done", share="5%")

@@ -13,13 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from millstream.cli.stdio import is_unicode
 from millstream.errors import MillstreamError
 from millstream.frontier.snapshot import Snapshot
+from millstream.observe.log import printable
 
 # The width of tables in a pipe, where there is no screen to fit them to.
 PIPE_WIDTH = 200
@@ -37,16 +39,26 @@ COLOURS = {
 }
 
 
+class SafeConsole(Console):
+    """A console whose terminal no name and no value can control: what would is escaped."""
+
+    # Any: what Rich can print.
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments, each with its text escaped."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
 def out() -> Console:
     """Return the console for results, stdout."""
-    return Console(
+    return SafeConsole(
         width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False
     )
 
 
 def err() -> Console:
     """Return the console for errors and progress, stderr."""
-    return Console(stderr=True, highlight=False)
+    return SafeConsole(stderr=True, highlight=False)
 
 
 def print_json(value: object) -> None:
@@ -119,7 +131,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text
         )
     for row in rows:
         # Text, so that a bracket in a name or row is not taken for markup.
-        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        made.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in row))
     return made
 
 

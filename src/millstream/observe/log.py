@@ -96,8 +96,20 @@ def hide(handler: logging.Handler) -> None:
 
 def _word(value: object) -> str:
     text = str(value)
-    return (
-        json.dumps(text, ensure_ascii=False)
-        if not text or any(c.isspace() or c == '"' for c in text)
-        else text
+    is_quoted = not text or any(c.isspace() or c == '"' for c in text)
+    return printable(json.dumps(text, ensure_ascii=False) if is_quoted else text)
+
+
+def printable(text: str) -> str:
+    """Return a text for a terminal: what would control the terminal is escaped, but for line ends.
+
+    Any role may give a table a name with escape sequences in it.
+
+    >>> printable("totals\x1b[2J")
+    'totals\\\\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
     )
