@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from psycopg import sql
 
+from millstream.algebra.relation import Scan
 from millstream.algebra.table import BlockRows
-from millstream.store.names import BlockNames, PlanningNames, row_hash
+from millstream.store.names import BlockNames, PlanningNames, from_item, row_hash
 from millstream.testing.planning_server import table
 
 NAMES = BlockNames(7, "public", 'Odd "name"', shapes=("aa", "bb"))
@@ -53,6 +54,13 @@ def test_names_while_planning_are_temporary() -> None:
     assert all(
         name.as_string().startswith('"pg_temp".')
         for name in (names.state, names.shown, names.materialized)
+    )
+
+
+def test_a_from_item_has_the_alias_of_its_scan() -> None:
+    scan = Scan(table("orders", "id int4"), 'my "o"')
+    assert from_item(scan, NAMES.at(1).shown).as_string() == (
+        '"millstream_state"."block_7_1" AS "my ""o"""'
     )
 
 

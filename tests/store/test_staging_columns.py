@@ -5,7 +5,16 @@ from __future__ import annotations
 from psycopg import sql
 
 from millstream.algebra.types import Column, PgType
-from millstream.store.staging_columns import stage, stages, unstage
+from millstream.algebra.wire import wire_of
+from millstream.store.staging_columns import (
+    received,
+    stage,
+    staged,
+    staged_key,
+    stages,
+    unstage,
+    unstaged,
+)
 from millstream.testing.planning_server import pg_type
 
 ROWS, STAGED, NET = sql.SQL("SELECT 1"), sql.Identifier("pg_temp", "t"), sql.SQL("s.__net")
@@ -33,3 +42,22 @@ def test_staged_rows_keep_the_order_of_columns_behind_the_other_columns() -> Non
     assert item.startswith("(SELECT s.__net, ")
     assert item.endswith(' FROM "pg_temp"."t" AS s)')
     assert "public.mood" in item
+
+
+def test_a_value_of_a_built_in_type_is_staged_as_it_is() -> None:
+    value = sql.Identifier("s", "id")
+    assert staged(value, BUILT_IN.type) is value
+    assert unstaged(value, BUILT_IN.type) is value
+
+
+def test_a_value_of_a_users_type_is_staged_as_its_text() -> None:
+    value = sql.Identifier("s", "mood")
+    printed = staged(value, USERS.type).as_string()
+    assert printed == 'pg_catalog.textin(pg_catalog.enum_out("s"."mood"))'
+    assert '"s"."mood"' in unstaged(value, USERS.type).as_string()
+
+
+def test_the_text_of_a_users_type_goes_through_staging_as_it_was_sent() -> None:
+    value, wire = sql.Identifier("d", "mood"), wire_of(USERS.type)
+    assert received(value, wire, USERS.type) is value
+    assert staged_key(value, wire, USERS.type) is value

@@ -3,7 +3,8 @@
     sql.SQL           text that stands in this program
     sql.Identifier    a name; psycopg quotes it
     sql.Literal       a value; psycopg quotes it
-    Printed           text that PostgreSQL or sqlglot printed: a query, an expression, the name of a type
+    Printed           text that PostgreSQL or sqlglot printed: a query, an expression, the name of a type;
+                      or a statement of these that psycopg has rendered
 
 The first three are psycopg's. No other text becomes part of a statement.
 """

@@ -8,10 +8,11 @@ from pyspark.sql import DataFrame, functions
 
 from millstream.algebra.types import Column
 from millstream.algebra.wire import Wire, number_wire_of, wire_of
-from millstream.postgres.composed import Printed, listed
+from millstream.postgres.composed import listed
 from millstream.postgres.copy import fetch
 from millstream.service.app import App
 from millstream.service.verb import verb
+from millstream.store.staging_columns import encoded
 
 import pyarrow as pa  # isort: skip
 
@@ -50,7 +51,7 @@ def to_dataframe(app: App, name: str) -> DataFrame:
 def _sent(column: Column, wire: Wire, *, native: bool) -> sql.Composable:
     """Return the SQL that sends a column: the text of what Spark converts itself."""
     own = sql.Identifier(column.name)
-    return sql.SQL("{}::text").format(own) if native else Printed(wire.encode_sql(own.as_string()))
+    return sql.SQL("{}::text").format(own) if native else encoded(own, wire)
 
 
 def _converted(name: str, column: Column) -> SparkColumn:

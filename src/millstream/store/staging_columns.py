@@ -71,9 +71,19 @@ def unstaged(value: sql.Composable, type_: PgType) -> sql.Composable:
     return Printed(text_io.unstaged_sql(value.as_string(), type_))
 
 
+def text_of(value: sql.Composable, type_: PgType) -> Printed:
+    """Return the text of a value, as its type's output function prints it."""
+    return Printed(text_io.output_sql(value.as_string(), type_))
+
+
 def decoded(sent: sql.Composable, wire: Wire, type_: PgType) -> Printed:
     """Return the value that Spark sent, in its own type."""
     return Printed(wire.decode_sql(sent.as_string(), type_))
+
+
+def encoded(value: sql.Composable, wire: Wire) -> Printed:
+    """Return what is sent to Spark for a value."""
+    return Printed(wire.encode_sql(value.as_string()))
 
 
 def sent_key(value: sql.Composable, wire: Wire) -> Printed:

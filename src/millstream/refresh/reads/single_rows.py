@@ -14,7 +14,6 @@ from datetime import datetime
 
 from psycopg import sql
 
-from millstream.algebra import text_io
 from millstream.algebra.block import Input
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Scan
@@ -33,7 +32,7 @@ from millstream.postgres.composed import (
 from millstream.refresh.cut import Cut
 from millstream.refresh.reads.read_sql import UNCHANGED_FILTERS, FilterVersions
 from millstream.store.names import BlockNames
-from millstream.store.staging_columns import unstage
+from millstream.store.staging_columns import text_of, unstage
 
 
 class SingleRowVersions:
@@ -240,7 +239,7 @@ def _texts(table: Table, columns: Sequence[str]) -> sql.Composed:
 def _text(value: sql.Identifier, column: Column | None) -> sql.Composable:
     if column is None:
         return sql.SQL("{}::text").format(value)
-    return Printed(text_io.output_sql(value.as_string(), column.type))
+    return text_of(value, column.type)
 
 
 def _collation(value: sql.Identifier, column: Column | None) -> sql.Composable:

@@ -16,11 +16,11 @@ from typing import Any
 
 from psycopg import sql
 
-from millstream.algebra import text_io
 from millstream.algebra.block import Block, GroupedBlock, StatelessBlock, WindowBlock
 from millstream.algebra.types import Column
 from millstream.postgres.composed import Printed, aliased, listed
 from millstream.postgres.connection import Connection
+from millstream.store.staging_columns import text_of
 
 _FLOATS = ("float4", "float8")
 
@@ -83,7 +83,7 @@ _LENGTH = sql.SQL(
 def _compared(column: Column, rounded: bool, chosen: bool) -> sql.Composed:
     value = sql.Identifier("q", column.name)
     # By text, since json has no equality operator.
-    text: sql.Composable = Printed(text_io.output_sql(value.as_string(), column.type))
+    text: sql.Composable = text_of(value, column.type)
     if rounded:
         digits = "9.9999EEEE" if column.type.base == "float4" else "9.99999999999EEEE"
         text = sql.SQL("to_char({} + 0, {})").format(value, digits)
