@@ -200,4 +200,4 @@ def quoted(*parts: str) -> str:
     >>> print(quoted("public", "my table"))
     "public"."my table"
     """
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+    return '"' + '"."'.join([part.replace('"', '""') for part in parts]) + '"'
