@@ -424,6 +424,15 @@ KEPT: tuple[Kept, ...] = (
         "that of functions in FROM",
         "no nested calls; values, not rows",
     ),
+    Kept(
+        "functions, casts and operators that depend on session settings: date_trunc, ::date, + interval, to_char, "
+        "concat, to_jsonb, to_tsvector, money",
+        "SELECT date_trunc('day', placed) AS day, count(*) AS n FROM orders GROUP BY 1",
+        ("groups",),
+        "the settings are recorded with the stream table, and pinned wherever its query is evaluated",
+        "as for immutable functions",
+        "[session settings](../explain/session-settings.md)",
+    ),
     # -- the time --------------------------------------------------------------------------
     Kept(
         "now(), current_date, current_timestamp, age: in conditions",
@@ -431,7 +440,7 @@ KEPT: tuple[Kept, ...] = (
         ("join",),
         "a temporal filter: PostgreSQL evaluates it with the old time and the new",
         "the rows that cross it, by an index on the compared side",
-        "the time of the transaction, in UTC",
+        "the time of the transaction, in the stream table's time zone",
     ),
     Kept(
         "the same in HAVING, in conditions over groups",
@@ -717,8 +726,8 @@ REFUSED: tuple[Refused, ...] = (
         "a filter in a view over the stream table",
     ),
     Refused(
-        "stable functions: statement_timestamp(), to_char, and json_agg or concat over timestamptz or floats",
-        "SELECT customer, json_agg(placed) AS times FROM orders GROUP BY customer",
+        "stable functions that depend on more than session settings: statement_timestamp(), pg_typeof(x)",
+        "SELECT customer, pg_typeof(placed) AS type FROM orders",
         "MS103",
         "is stable, not immutable",
         "an immutable expression",

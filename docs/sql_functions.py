@@ -47,9 +47,10 @@ SQL_FUNCTIONS = (
     ),
     SqlFunction(
         "alter_stream_table",
-        "name, schedule => NULL, refresh_mode => NULL, status => NULL, query => NULL, cdc_mode => NULL",
+        "name, schedule => NULL, refresh_mode => NULL, status => NULL, query => NULL, cdc_mode => NULL, "
+        "settings => NULL",
         "Change the given properties. Status ACTIVE resumes it, SUSPENDED stops it.",
-        f"{_OWNERS}; with `query` {_ALL_RIGHTS} only",
+        f"{_OWNERS}; with `query` or `settings` {_ALL_RIGHTS} only",
         _LIFE,
     ),
     SqlFunction(

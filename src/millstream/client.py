@@ -7,7 +7,7 @@ with millstream.connect("postgresql://localhost/shop") as ms:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -50,11 +50,13 @@ class Millstream:
         initialize: bool = True,
         cdc_mode: str | None = None,
         owner: str | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> RefreshReport | None:
         """Create a stream table over a query and fill it; None when `initialize` is off.
 
         It belongs to `owner`, by default the role of the connection, and shows nothing that this
-        role may not read.
+        role may not read. Its query is evaluated with these session `settings`, such as TimeZone;
+        others are those that the dsn gives a session.
         """
         return create.create(
             self.app,
@@ -65,6 +67,7 @@ class Millstream:
             initialize=initialize,
             cdc_mode=cdc_mode,
             owner=owner,
+            settings=settings,
         )
 
     @public
@@ -77,6 +80,7 @@ class Millstream:
         initialize: bool = True,
         cdc_mode: str | None = None,
         owner: str | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> RefreshReport | None:
         """Create a stream table, or alter the one of that name where it differs; None if no refresh
         was needed.
@@ -90,6 +94,7 @@ class Millstream:
             initialize=initialize,
             cdc_mode=cdc_mode,
             owner=owner,
+            settings=settings,
         )
 
     @public
@@ -100,9 +105,12 @@ class Millstream:
         owner: str | None = None,
         cdc_mode: str | None = None,
         schedule: str | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> Validation:
         """What a stream table over a query would be, or why it is refused; nothing is created."""
-        return validate.validate(self.app, query, owner, cdc_mode, schedule=schedule)
+        return validate.validate(
+            self.app, query, owner, cdc_mode, schedule=schedule, settings=settings
+        )
 
     @public
     def alter_stream_table(
@@ -114,11 +122,12 @@ class Millstream:
         status: str | None = None,
         query: str | None = None,
         cdc_mode: str | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> RefreshReport | None:
-        """Change what is given: query, schedule, refresh mode, CDC mode, or status (ACTIVE or
-        SUSPENDED).
+        """Change what is given: query, session settings, schedule, refresh mode, CDC mode, or status
+        (ACTIVE or SUSPENDED).
 
-        With another query the rows are changed in the same transaction; the report of that is
+        With another query or other settings the rows are changed in the same transaction; the report of that is
         returned.
         """
         return alter.alter(
@@ -129,6 +138,7 @@ class Millstream:
             status=status,
             query=query,
             cdc_mode=cdc_mode,
+            settings=settings,
         )
 
     @public

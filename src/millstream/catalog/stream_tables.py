@@ -6,7 +6,7 @@ The frontier of a stream table is None until its first refresh has committed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -77,6 +77,8 @@ class StreamTable:
     failed_tries: int = 0
     """Refreshes in a row that failed or were skipped, for whatever reason; decides `next_try_at`.
     """
+    settings: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The session settings that the result of its query depends on; others are as in all our sessions."""
     content_frontier: str | None = None
     """A snapshot: what its rows certainly contain of the sources, to any depth."""
 
@@ -192,11 +194,13 @@ class NewStreamTable:
     row_key: RowKey | None = None
     planned_by: str | None = None
     reads_clock: bool | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def add(conn: Connection, new: NewStreamTable) -> StreamTable:
     """Record a new stream table."""
-    row = {**vars(new), "row_key": Jsonb(new.row_key.as_dict()) if new.row_key else None}
+    key = Jsonb(new.row_key.as_dict()) if new.row_key else None
+    row = {**vars(new), "row_key": key, "settings": Jsonb(dict(new.settings))}
     try:
         with conn.transaction():
             id = conn.execute(_SQL["add"], row).fetchall()[0][0]
@@ -252,9 +256,20 @@ def set_text(conn: Connection, id: int, query: str, row_key: RowKey | None) -> N
     )
 
 
-def redefine(conn: Connection, id: int, query: str, canonical_query: str, row_key: RowKey) -> None:
-    """Record another query; the next refresh computes its rows in full."""
-    conn.execute(_SQL["redefine"], (query, canonical_query, Jsonb(row_key.as_dict()), id))
+@dataclass(frozen=True)
+class RecordedDefinition:
+    """What a stream table is computed by."""
+
+    query: str
+    canonical_query: str
+    row_key: RowKey
+    settings: Mapping[str, str]
+
+
+def redefine(conn: Connection, id: int, new: RecordedDefinition) -> None:
+    """Record another definition; the next refresh computes its rows in full."""
+    row_key, settings = Jsonb(new.row_key.as_dict()), Jsonb(dict(new.settings))
+    conn.execute(_SQL["redefine"], (new.query, new.canonical_query, row_key, settings, id))
 
 
 def start_over(conn: Connection, id: int) -> None:

@@ -1,12 +1,12 @@
 -- add --
 INSERT INTO millstream.stream_tables (
     schema_name, name, relid, query, canonical_query, schedule, refresh_mode, status, cdc_mode, row_key,
-    planned_by, reads_clock
+    planned_by, reads_clock, settings
 )
 VALUES (
     %(schema_name)s, %(name)s, %(relid)s, %(query)s, %(canonical_query)s,
     %(schedule)s, %(refresh_mode)s, %(status)s, %(cdc_mode)s, %(row_key)s,
-    %(planned_by)s, %(reads_clock)s
+    %(planned_by)s, %(reads_clock)s, %(settings)s
 )
 RETURNING id;
 
@@ -100,7 +100,7 @@ WHERE id = %s;
 
 -- redefine --
 UPDATE millstream.stream_tables
-SET query = %s, canonical_query = %s, row_key = %s, frontier = NULL, updated_at = clock_timestamp()
+SET query = %s, canonical_query = %s, row_key = %s, settings = %s, frontier = NULL, updated_at = clock_timestamp()
 WHERE id = %s;
 
 -- start_over --

@@ -17,17 +17,10 @@ TWO_STEPS = (
 
 UNITE_STREAM_TABLES = "Make each part of the UNION ALL a stream table of its own, and unite those."
 
-_ZONE = "Name the time zone: write (x AT TIME ZONE 'UTC') in place of the timestamptz x."
 VIEW = "Keep its arguments as columns of the stream table, and call the function in a view over it."
-_ARRAY = "Aggregate with array_agg, and convert the array in a view over the stream table."
 
 _FUNCTIONS = {
-    **dict.fromkeys(
-        ("textanycat", "anytextcat"), "Cast the other operand to text: 'a' || x::text."
-    ),
-    **dict.fromkeys(("json_agg", "jsonb_agg"), _ARRAY),
     **dict.fromkeys(("clock_timestamp", "statement_timestamp", "timeofday"), "Use now()."),
-    **dict.fromkeys(("date_trunc", "date_part", "extract", "date", "time", "timestamp"), _ZONE),
 }
 _REJECTED = (
     ("has pseudo-type record", "Write the fields of the row as columns, one by one."),
@@ -42,20 +35,14 @@ _REJECTED = (
 def for_function(signature: str, volatility: str, *, built_in: bool) -> str:
     """Return the workaround for a call of a function that is not immutable.
 
-    >>> for_function("textanycat(text,anynonarray)", "stable", built_in=True)
-    "Cast the other operand to text: 'a' || x::text."
+    >>> for_function("clock_timestamp()", "volatile", built_in=True)
+    'Use now().'
     >>> for_function("score(integer)", "volatile", built_in=False)
     'If its result depends on its arguments alone, say so: ALTER FUNCTION score(integer) IMMUTABLE.'
     """
     if not built_in:
         return f"If its result depends on its arguments alone, say so: ALTER FUNCTION {signature} IMMUTABLE."
-    called, _, arguments = signature.partition("(")
-    if called in _FUNCTIONS:
-        return _FUNCTIONS[called]
-    compares = called.startswith(("timestamp", "date_", "interval_pl")) and not called.endswith(
-        "_out"
-    )
-    return _ZONE if volatility == "stable" and compares and "with time zone" in arguments else VIEW
+    return _FUNCTIONS.get(signature.partition("(")[0], VIEW)
 
 
 def for_rejected(message: str) -> str:

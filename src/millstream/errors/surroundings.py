@@ -152,9 +152,13 @@ class BadSetting(MillstreamError):
     code = "MS005"
 
     @classmethod
-    def of(cls, name: str, value: object, expected: str) -> Self:
+    def of(cls, name: str, value: object, expected: str, *, detail: str = "") -> Self:
         return cls(
-            f"bad value for {name}: {value!r}", hint=f"Expected {expected}.", name=name, value=value
+            f"bad value for {name}: {value!r}",
+            detail=detail,
+            hint=f"Expected {expected}.",
+            name=name,
+            value=value,
         )
 
     @classmethod

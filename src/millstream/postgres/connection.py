@@ -128,9 +128,7 @@ def _with_settings(dsn: str, application_name: str, settings: Mapping[str, str])
         raise BadSetting.of(
             "dsn", "...", "a connection string such as postgresql://user@host/database"
         ) from None
-    options = " ".join(
-        f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items()
-    )
+    options = " ".join(f"-c {name}={_escaped(value)}" for name, value in settings.items())
     given = parts.pop("options", None)
     parts.setdefault("application_name", application_name)
     parts.setdefault("connect_timeout", "10")
@@ -138,6 +136,11 @@ def _with_settings(dsn: str, application_name: str, settings: Mapping[str, str])
         parts.setdefault(name, value)
     parts["client_encoding"] = "UTF8"
     return make_conninfo("", **parts, options=f"{given} {options}" if given else options)
+
+
+def _escaped(value: str) -> str:
+    """Return a value as the server reads it in its startup options."""
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")
 
 
 # By dsn: the version of the server, which is known once it was connected to.

@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from millstream.algebra.block import RecursionBlock
+from millstream.algebra.block import Block, RecursionBlock
 from millstream.catalog.definitions import definition_digests
 from millstream.catalog.history import Initiator
 from millstream.errors import TargetMoved
 from millstream.frontier.snapshot import Slice
+from millstream.postgres import session_settings
 from millstream.postgres.connection import Connection
 from millstream.refresh.apply.merge import Apply
 from millstream.refresh.apply.record import initiator, record, record_idle
@@ -55,24 +56,11 @@ def carry_out(
     since = job.table.cut_at if decision.action == "DIFFERENTIAL" else None
     versions = SingleRowVersions(now, job.names, since)
     access = AccessPaths(now, job.names, means, versions, consolidated=consolidated)
+    access.settings = job.table.settings
     tally = access.tally
-    changed = False
-    for block in job.blocks:
-        if isinstance(block, RecursionBlock):
-            _recurse(means, job, block, access, decision)
-            changed = True
-            continue
-        evaluation = Evaluation(block, means.engine, access, tally)
-        names, inner = job.names.at(block.position), block is not job.block
-        apply = Apply(means.conn, block, names, tally, inner=inner, row_triggers=job.row_triggers)
-        if decision.action == "DIFFERENTIAL":
-            assert job.table.frontier is not None
-            slice_ = Slice(job.table.frontier, now.snapshot)
-            rows = evaluation.changes(slice_.start)
-            changed |= rows is not None
-            apply.difference(rows, evaluation)
-        else:
-            apply.whole(evaluation.everything(), evaluation)
+    with session_settings.under(means.conn, job.table.settings):
+        changes = [_carry_out_block(means, job, block, access, decision) for block in job.blocks]
+    changed = any(changes)
     _check_target(means.conn, job)
     if decision.reason == "CLOCK" and not changed:
         return record_idle(means.conn, now, [job], initiated_by)[job.table.id]
@@ -86,6 +74,28 @@ def carry_out(
     if decision.action != "DIFFERENTIAL":
         definition_digests.record(means.conn, job.table.id, job.digests)
     return recorded
+
+
+def _carry_out_block(
+    means: Means, job: Job, block: Block, access: AccessPaths, decision: Decision
+) -> bool:
+    """Evaluate and apply a block; return False if nothing that it reads has changed."""
+    if isinstance(block, RecursionBlock):
+        _recurse(means, job, block, access, decision)
+        return True
+    evaluation = Evaluation(block, means.engine, access, access.tally)
+    names, inner = job.names.at(block.position), block is not job.block
+    apply = Apply(
+        means.conn, block, names, access.tally, inner=inner, row_triggers=job.row_triggers
+    )
+    if decision.action != "DIFFERENTIAL":
+        apply.whole(evaluation.everything(), evaluation)
+        return True
+    assert job.table.frontier is not None
+    slice_ = Slice(job.table.frontier, access.cut.snapshot)
+    rows = evaluation.changes(slice_.start)
+    apply.difference(rows, evaluation)
+    return rows is not None
 
 
 def _check_target(conn: Connection, job: Job) -> None:

@@ -22,6 +22,7 @@ from millstream.catalog.definitions.definition_digests import Change
 from millstream.catalog.definitions.digest_cache import DigestCache
 from millstream.catalog.target import targets, write_guard
 from millstream.errors import LockNotHad, MillstreamError, SourceChanged, TargetDiffers, TargetMoved
+from millstream.postgres import session_settings
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import failure_from
 from millstream.refresh.job import Gap, Job, Outcome, SourcesByTable, relids_read
@@ -165,7 +166,8 @@ def _check_rights(
 def _denied(conn: Connection, job: Job, owner: str | None) -> MillstreamError | None:
     """Return why the owner of a stream table may not run its query; None if it may."""
     try:
-        rights.check(conn, job.table.canonical_query, owner or rights.current_role(conn))
+        with session_settings.under(conn, job.table.settings):
+            rights.check(conn, job.table.canonical_query, owner or rights.current_role(conn))
     except MillstreamError as error:
         return error
     except errors.LockNotAvailable:

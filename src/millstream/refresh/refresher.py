@@ -37,7 +37,7 @@ from millstream.errors import (
     ServerTrouble,
 )
 from millstream.observe import log
-from millstream.postgres import relations
+from millstream.postgres import relations, session_settings
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import failure_from, failure_here
 from millstream.postgres.table_locks import Patience
@@ -68,8 +68,8 @@ from millstream.store import staging
 # time. The scheduler does not wait: it tries again later, and refreshes others meanwhile.
 WAITING = Patience(seconds=3.0, longest_pause=0.2)
 
-# Called in the cut's transaction after each refresh, before the commit; `verify` compares rows
-# there.
+# Called in the cut's transaction after each refresh, before the commit, with the session settings
+# of the stream table; `verify` compares rows there.
 Witness = Callable[[Cut, Job, RefreshReport], None]
 
 # Called at the start of a cut's transaction to change the definition of a stream table; returns the
@@ -419,7 +419,8 @@ class Refresher:
 
     def _call_witness(self, now: Cut, job: Job, report: RefreshReport) -> RefreshReport:
         if self.witness is not None:
-            self.witness(now, job, report)
+            with session_settings.under(self.conn, job.table.settings):
+                self.witness(now, job, report)
         return report
 
     @contextmanager

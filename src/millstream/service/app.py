@@ -26,7 +26,7 @@ from millstream.catalog.processes.mutex import Mutex
 from millstream.catalog.stream_tables import StreamTable
 from millstream.catalog.target import target_shape
 from millstream.compiler.server import renames
-from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
+from millstream.compiler.server.plan_query import QueryPlan, Terms, plan_query, version_stamp
 from millstream.errors import Closed, JavaEnded, MillstreamError
 from millstream.observe import log
 from millstream.postgres import fence
@@ -341,7 +341,7 @@ def plan_recorded(
         )
         keys = renames.present_keys(table.row_key.sources, renamed) if table.row_key else {}
         planned = plan_query(
-            conn, text, qualified=True, keys=keys, rights=Rights(owner, trusted_roles)
+            conn, text, qualified=True, keys=keys, terms=Terms(owner, trusted_roles, table.settings)
         )
         dependencies.refuse_cycle(conn, table.id, planned.upstreams)
         target_shape.check(conn, table.id, table.name, table.relid or 0, planned.canonical.columns)

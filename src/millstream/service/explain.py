@@ -4,7 +4,7 @@ last refresh.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,7 @@ class Explanation:
         parts = [
             ("Stream table", _heading(self.table)),
             ("Query, as PostgreSQL reads it", self.table.canonical_query),
+            ("Session settings", _settings(self.table.settings)),
             ("Relation", str(self.planned.relation)),
             ("Blocks", "\n".join(str(one) for one in self.planned.blocks)),
             ("Choices", printed_choices(blocks)),
@@ -47,14 +48,16 @@ class Explanation:
             ("Spark SQL", _of_each(blocks, _spark)),
             ("Last refresh", _last(self.last)),
         ]
-        return "\n\n".join(f"{title}\n{_indented(text)}" for title, text in parts)
+        shown = [(title, text) for title, text in parts if text]
+        return "\n\n".join(f"{title}\n{_indented(text)}" for title, text in shown)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document that `--json` prints."""
         blocks = self.planned.blocks
         return {
             "name": self.table.name, "schema": self.table.schema_name, "query": self.table.query,
-            "canonical_query": self.table.canonical_query, "relation": str(self.planned.relation),
+            "canonical_query": self.table.canonical_query, "settings": dict(self.table.settings),
+            "relation": str(self.planned.relation),
             "blocks": [str(one) for one in self.planned.blocks], "demand": _of_each(blocks, _demand).splitlines(),
             "choices": [_as_dict(block, choice) for block in blocks for choice in block.choices],
             "leaf_reads": _of_each(blocks, _leaves).splitlines(), "spark_sql": _of_each(blocks, _spark),
@@ -82,6 +85,10 @@ def _heading(table: StreamTable) -> str:
         else "not filled yet"
     )
     return f"{table.schema_name}.{table.name}  {table.status}, {table.refresh_mode}, every {table.schedule}\n{frontier}"
+
+
+def _settings(settings: Mapping[str, str]) -> str:
+    return "\n".join(f"{name} = {value}" for name, value in settings.items())
 
 
 def _of_each(blocks: Sequence[Block], told: Callable[[Block], str]) -> str:

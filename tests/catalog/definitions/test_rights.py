@@ -16,7 +16,7 @@ import pytest
 from millstream.catalog.definitions import rights
 from millstream.catalog.installation import install
 from millstream.client import Millstream
-from millstream.compiler.server.plan_query import Rights, plan_query
+from millstream.compiler.server.plan_query import Terms, plan_query
 from millstream.errors import NoRights, OwnerLacksRight
 from millstream.postgres.connection import Connection
 from millstream.testing import oracle
@@ -193,10 +193,10 @@ def test_what_the_owner_may_not_read_is_refused_until_it_may(
     run(admin, roles, grant)
     run(admin, roles, revoke)
     with pytest.raises(OwnerLacksRight) as caught:
-        plan_query(conn, query, rights=Rights(roles["app"]))
+        plan_query(conn, query, terms=Terms(roles["app"]))
     assert caught.value.waits
     run(admin, roles, grant)
-    assert plan_query(conn, query, rights=Rights(roles["app"])).blocks
+    assert plan_query(conn, query, terms=Terms(roles["app"])).blocks
 
 
 def test_a_policy_is_named_as_the_reason(
@@ -208,7 +208,7 @@ def test_a_policy_is_named_as_the_reason(
         "GRANT SELECT ON shop.t TO {app}; ALTER TABLE shop.t ENABLE ROW LEVEL SECURITY",
     )
     with pytest.raises(OwnerLacksRight, match="row-level security") as caught:
-        plan_query(conn, "SELECT id FROM shop.t", rights=Rights(roles["app"]))
+        plan_query(conn, "SELECT id FROM shop.t", terms=Terms(roles["app"]))
     assert "BYPASSRLS" in caught.value.hint
 
 

@@ -212,15 +212,20 @@ def test_a_stream_table_without_a_clock_stays_idle(ms: Millstream, conn: Connect
     assert (report.action, report.phases) == ("NO_DATA", {})
 
 
-def test_days_are_those_of_utc_wherever_the_session_is(
+def test_days_are_those_of_the_session_that_creates(
     conn: Connection, database: str, spark: SparkSession
 ) -> None:
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(f"ALTER DATABASE {admin.info.dbname} SET TimeZone = 'Pacific/Kiritimati'")
     conn.execute("INSERT INTO shops VALUES (1, NULL, NULL, 'x')")
+    query = "SELECT id, current_date AS d, date_trunc('hour', now()) AS h FROM shops"
     with millstream.connect(database, spark=spark) as ms:
-        ms.create_stream_table(
-            "days", "SELECT id, current_date AS d, date_trunc('hour', now()) AS h FROM shops"
-        )
-    (row,) = conn.execute("SELECT d = (h AT TIME ZONE 'UTC')::date FROM days").fetchall()
-    assert row == (True,)
+        ms.create_stream_table("days", query)
+        ms.create_stream_table("of_utc", query, settings={"timezone": "UTC"})
+        assert [dict(one.settings) for one in ms.status()] == [
+            {"TimeZone": "Pacific/Kiritimati"},
+            {"TimeZone": "UTC"},
+        ]
+    zoned = "SELECT d = (h AT TIME ZONE %s)::date FROM days"
+    assert conn.execute(zoned, ("Pacific/Kiritimati",)).fetchall() == [(True,)]
+    assert conn.execute(zoned.replace("days", "of_utc"), ("UTC",)).fetchall() == [(True,)]

@@ -33,11 +33,11 @@ def orders(shop: Connection) -> Scan:
 
 def test_the_double_infers_the_types_of_the_server(shop: Connection) -> None:
     scan = orders(shop)
-    servers: list[PlanningServer] = [_Server(shop), PlanningServerDouble()]
+    servers: list[PlanningServer] = [_Server(shop, {}), PlanningServerDouble()]
     found = [accepted(server.types(list(map(Expr, TYPED)), [scan])) for server in servers]
     real, double = (list(map(str, types)) for types in found)
     assert dict(zip(TYPED, double, strict=True)) == dict(zip(TYPED, real, strict=True))
 
 
 def test_the_double_evaluates_constants_as_the_server_does(shop: Connection) -> None:
-    assert PlanningServerDouble().values(VALUES) == _Server(shop).values(VALUES)
+    assert PlanningServerDouble().values(VALUES) == _Server(shop, {}).values(VALUES)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from millstream.cli.commands.create import Capture, Mode, read_query
 from millstream.cli.commands.refresh import summary
 from millstream.cli.entry_points import served
-from millstream.cli.options import AsJson, Direct, Dsn, Name
+from millstream.cli.options import AsJson, Direct, Dsn, Name, SessionSettings, settings_of
 from millstream.cli.output import out, print_json
 
 EXAMPLE = "millstream alter totals --schedule 5m --status active"
@@ -66,6 +66,7 @@ def run(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read the query from this file.")
     ] = None,
+    settings: SessionSettings = None,
     direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
@@ -74,12 +75,13 @@ def run(
     A stream table that was suspended, by you or after errors in a row, is resumed with --status
     active.
     """
-    changes = {
+    changes: dict[str, Any] = {
         "schedule": schedule,
         "refresh_mode": mode.value if mode else None,
         "status": status.value if status else None,
         "cdc_mode": cdc_mode.value if cdc_mode else None,
         "query": read_query(query, file) if query is not None or file is not None else None,
+        "settings": settings_of(settings),
     }
     given = {option: value for option, value in changes.items() if value is not None}
     if not given:

@@ -12,7 +12,7 @@ import typer
 from millstream.cli import dry_run
 from millstream.cli.commands.refresh import summary
 from millstream.cli.entry_points import opened, served
-from millstream.cli.options import AsJson, Direct, Dsn
+from millstream.cli.options import AsJson, Direct, Dsn, SessionSettings, settings_of
 from millstream.cli.output import out, print_json
 from millstream.errors import BadSetting
 
@@ -68,6 +68,7 @@ def run(
             help="The role that owns it, which must be allowed to read everything in the query."
         ),
     ] = None,
+    settings: SessionSettings = None,
     initialize: Annotated[bool, typer.Option(help="Fill it now, or at its first refresh.")] = True,
     only_validate: Annotated[
         bool,
@@ -85,10 +86,12 @@ def run(
     shown.
     """
     text = read_query(query, file)
-    capture = cdc_mode.value if cdc_mode else None
+    capture, pinned = cdc_mode.value if cdc_mode else None, settings_of(settings)
     if only_validate:
         with opened(ctx, dsn, "planning the query") as client:
-            validation = client.validate(text, owner=owner, cdc_mode=capture, schedule=schedule)
+            validation = client.validate(
+                text, owner=owner, cdc_mode=capture, schedule=schedule, settings=pinned
+            )
         dry_run.show(validation, as_json=as_json)
         return
     with served(ctx, dsn, f"creating {name}", direct=direct) as client:
@@ -100,6 +103,7 @@ def run(
             initialize=initialize,
             cdc_mode=capture,
             owner=owner,
+            settings=pinned,
         )
     if as_json:
         print_json({"name": name, "created": True, "report": report})

@@ -1,14 +1,14 @@
 """The clock: a table of one row and one column, the time, which changes with every refresh.
 
     now(), transaction_timestamp(), CURRENT_TIMESTAMP    the column
-    CURRENT_DATE, LOCALTIMESTAMP, LOCALTIME              what it is in UTC
+    CURRENT_DATE, LOCALTIMESTAMP, LOCALTIME              what it is in the stream table's time zone
     age(x)                                               age(CURRENT_DATE, x), as the server defines it
 
 A SELECT that reads the time is joined to the clock: its FROM, the side of a join whose ON reads the
 time, or its groups. From there on the time is a column like any other.
 
-Millstream's sessions and stream tables use UTC: where a day begins must not depend on who
-refreshes. A query names any other zone itself, (now() AT TIME ZONE 'Europe/Paris')::date.
+Where a day begins must not depend on who refreshes: the time zone is one of the settings that are
+recorded with the stream table (`postgres/session_settings.py`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CLOCK_FUNCTIONS = frozenset(
 _LAST_OP = 8
 
 _TIME = Expr.ref(*COLUMN).sql
-_LOCAL = f"({_TIME} AT TIME ZONE 'UTC')"
+_LOCAL = f"CAST({_TIME} AS TIMESTAMP)"
 _WORDS: dict[str, str] = {
     "now": _TIME,
     "transaction_timestamp": _TIME,
@@ -62,6 +62,12 @@ def reads_clock(tree: Value, functions: Iterable[str]) -> bool:
     CURRENT_DATE.
     """
     return any(map(tells_time, walk(tree))) or any(name in CLOCK_FUNCTIONS for name in functions)
+
+
+def settings(tree: Value, functions: Iterable[str]) -> frozenset[str]:
+    """Return the session settings on which the calls that read the time depend: now() has none."""
+    zoned = any(map(tells_time, walk(tree))) or any(name.startswith("age(") for name in functions)
+    return frozenset({"TimeZone"}) if zoned else frozenset()
 
 
 def tells_time(node: Node) -> bool:

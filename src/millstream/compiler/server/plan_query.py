@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from importlib.metadata import version
@@ -41,7 +41,7 @@ from millstream.compiler.server.queries import Canonical
 from millstream.compiler.server.questions import Constant
 from millstream.compiler.server.upstreams import upstreams_under
 from millstream.compiler.server.viewdef import comparable_text
-from millstream.compiler.workaround import VIEW, for_function
+from millstream.compiler.workaround import for_function
 from millstream.errors import (
     BadQuery,
     LockNotHad,
@@ -53,10 +53,11 @@ from millstream.errors import (
 )
 from millstream.large_stack import on_large_stack
 from millstream.observe import log
-from millstream.postgres import relations
+from millstream.postgres import relations, session_settings
 from millstream.postgres.composed import Printed, aliased, listed
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import code_of, failure
+from millstream.postgres.session_settings import without_styles
 from millstream.store import materialized_rows, state
 from millstream.store.names import PART, ROW_ID, BlockNames, PlanningNames, from_item
 
@@ -75,6 +76,8 @@ class QueryPlan:
     """The stream tables that the query reads, through views and functions too."""
     names: Names = ()
     """The names that the query's text uses for the relations that it reads."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The session settings that its result depends on."""
 
     @property
     def block(self) -> Block:
@@ -111,15 +114,18 @@ class QueryPlan:
 
 
 @dataclass(frozen=True)
-class Rights:
-    """The owner of a query, and the roles whose code it may call."""
+class Terms:
+    """The terms under which a query is planned: who owns it, and what it takes for granted."""
 
     owner: str | None = None
     """The role that must be allowed to read all of it; None for the role of the session."""
     trusted_roles: tuple[str, ...] = ()
+    """The roles whose code it may call."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The session settings with which its text is read; others are those of our sessions."""
 
 
-OWN = Rights()
+OWN = Terms()
 
 
 # The packages that decide the blocks of a query and what their rows mean.
@@ -156,14 +162,14 @@ def plan_query(
     *,
     qualified: bool = False,
     keys: Mapping[int, Sequence[str]] | None = None,
-    rights: Rights = OWN,
+    terms: Terms = OWN,
 ) -> QueryPlan:
     """Plan a query, given as the user wrote it or, if `qualified`, as its canonical text.
 
     Raise a refusal with its place in the query if it cannot be maintained. `keys` names, by oid,
     the key to use of a source that has several; it is ignored if it is no key any more.
     """
-    asked = _Asked(query, qualified, keys or {}, rights)
+    asked = _Asked(query, qualified, keys or {}, terms)
     try:
         return _plan(conn, asked)
     except QueryError as error:
@@ -191,7 +197,7 @@ class _Asked:
     query: str
     qualified: bool
     keys: Mapping[int, Sequence[str]]
-    rights: Rights
+    terms: Terms
     placed: bool = False
     """Parse it with the places of its nodes in the user's text, for a refusal to point at: slower.
     """
@@ -202,11 +208,9 @@ class _Asked:
 
 
 def _plan(conn: Connection, asked: _Asked) -> QueryPlan:
-    query = asked.query
-    with queries.rolled_back(conn):
-        canonical = (
-            queries.reread(conn, query) if asked.qualified else queries.canonical(conn, query)
-        )
+    query, settings = asked.query, asked.terms.settings
+    with queries.rolled_back(conn), session_settings.under(conn, without_styles(settings)):
+        canonical = _read(conn, asked)
         with queries.rolled_back(conn):
             view = queries.temporary_view(conn, canonical.text)
             found, names = (
@@ -216,19 +220,29 @@ def _plan(conn: Connection, asked: _Asked) -> QueryPlan:
         upstreams = upstreams_under(conn, canonical.text)
         # First: planning evaluates functions of constants, the server's planner does too.
         foreign_code.check_under(
-            conn, found, converted_types(canonical.tree), asked.rights.trusted_roles
+            conn, found, converted_types(canonical.tree), asked.terms.trusted_roles
         )
         written = asked.written(canonical)
-        called = _check(conn, canonical, written)
+        called = _check(conn, canonical, written, asked)
         _check_columns(canonical)
         _check_names([column.name for column in canonical.columns], written)
-        relation = build_relation(written or parsed(canonical.text), _Catalog(conn, called, asked))
+        catalog = _Catalog(conn, called, asked)
+        relation = build_relation(written or parsed(canonical.text), catalog)
         _check_sources(relation)
-        blocks = split_into_blocks(relation, canonical.columns, _Server(conn))
+        blocks = split_into_blocks(relation, canonical.columns, _Server(conn, settings))
+        needed = session_settings.chosen(conn, catalog.settings, settings)
         # Last: what is refused for its form has a hint, the server's own complaint has none.
-        _check_rights(conn, canonical, query, asked.rights)
+        _check_rights(conn, canonical, query, asked.terms)
     _parse_expressions(blocks)
-    return QueryPlan(query, canonical, relation, blocks, found, upstreams, names)
+    return QueryPlan(query, canonical, relation, blocks, found, upstreams, names, needed)
+
+
+def _read(conn: Connection, asked: _Asked) -> Canonical:
+    """Let the server read the query, with all settings of the session that asks."""
+    with session_settings.under(conn, asked.terms.settings):
+        if asked.qualified:
+            return queries.reread(conn, asked.query)
+        return queries.canonical(conn, asked.query)
 
 
 def _find_position(conn: Connection, asked: _Asked, refusal: QueryError) -> None:
@@ -256,10 +270,10 @@ def _parse_expressions(blocks: Sequence[Block]) -> None:
             _ = leaf.expr.as_ref
 
 
-def _check_rights(conn: Connection, canonical: Canonical, query: str, rights: Rights) -> None:
+def _check_rights(conn: Connection, canonical: Canonical, query: str, terms: Terms) -> None:
     """Check that the owner may read all of the query; raise BadQuery if the server cannot plan it."""
     try:
-        owner_rights.check(conn, canonical.text, rights.owner or owner_rights.current_role(conn))
+        owner_rights.check(conn, canonical.text, terms.owner or owner_rights.current_role(conn))
     except psycopg.errors.LockNotAvailable as error:
         raise LockNotHad.by_reader("what the query reads") from error
     except psycopg.Error as error:
@@ -275,43 +289,87 @@ class _Called:
     aggregates: frozenset[str]
     sets: Mapping[str, bool]
     """Each set-returning function, with True if it returns rows of several columns."""
+    settings: frozenset[str]
+    """The session settings that the results of all calls depend on."""
 
     def __or__(self, other: _Called) -> _Called:
-        return _Called(self.aggregates | other.aggregates, {**self.sets, **other.sets})
+        return _Called(
+            self.aggregates | other.aggregates,
+            {**self.sets, **other.sets},
+            self.settings | other.settings,
+        )
 
 
-def _check(conn: Connection, canonical: Canonical, written: exp.Expression | None) -> _Called:
+def _check(
+    conn: Connection, canonical: Canonical, written: exp.Expression | None, asked: _Asked
+) -> _Called:
     """Raise Unsupported for calls and constructs that cannot be maintained; return the special
     functions called.
     """
     check.check(canonical.tree, written)
     functions = queries.functions(conn, canonical.tree)
-    printing = {
-        one.oid: one.called
-        for one in functions
-        if one.called in volatility.TO_TEXT | volatility.TO_JSON
-    }
-    trusted = printing.keys() - volatility.session_dependent(canonical.tree, printing)
-    trusted |= {one.oid for one in functions if one.called in volatility.FROM_JSON}
+    settings = set[str]()
     if clock.reads_clock(canonical.tree, [one.name for one in functions]):
-        trusted |= {one.oid for one in functions if _depends_on_clock_only(one)}
+        settings |= clock.settings(canonical.tree, [one.name for one in functions])
     for function in functions:
-        if function.oid not in trusted:
+        depends_on = _settings_of(function)
+        if depends_on is None:
             _check_function(conn, function, canonical, written)
+        settings |= depends_on or set()
     _check_constructs(canonical, written)
+    json, text, xml = _printed_types(canonical, functions)
+    foreign_code.check_under(conn, {}, queries.with_parts(conn, json), asked.terms.trusted_roles)
+    settings |= _settings_of_printed(conn, json, canonical, json=True)
+    settings |= _settings_of_printed(conn, text | xml, canonical, json=False)
+    settings |= volatility.of_constructs(canonical.tree)
     _check_faithful(conn, canonical)
     return _Called(
         frozenset(function.called for function in functions if function.aggregate),
         {function.called: function.composite for function in functions if function.set},
+        frozenset(settings),
     )
 
 
-def _depends_on_clock_only(function: queries.Function) -> bool:
-    """Return True for a function of the server that depends on nothing but the time and the time
-    zone, which is UTC.
+def _settings_of(function: queries.Function) -> frozenset[str] | None:
+    """Return the session settings on which a call depends, but for the arguments that it prints;
+    None if it depends on something else.
     """
-    own = function.schema == "pg_catalog" and function.volatility == "stable"
-    return own and (function.name in clock.CLOCK_FUNCTIONS or function.called in volatility.ZONED)
+    own = function.schema == "pg_catalog"
+    if function.volatility == "immutable":
+        return volatility.CALLED_IMMUTABLE.get(function.called, frozenset()) if own else frozenset()
+    if not own or function.volatility != "stable":
+        return None
+    examined = volatility.PRINTING | volatility.FROM_JSON
+    if function.called in examined or function.name in clock.CLOCK_FUNCTIONS:
+        return frozenset()
+    return volatility.settings_of(function.name)
+
+
+def _printed_types(
+    canonical: Canonical, functions: Sequence[queries.Function]
+) -> tuple[set[int], set[int], set[int]]:
+    """Return the types of the values that a query prints as JSON, as text, and as XML.
+
+    Whoever owns a type may define a cast to json of it, which is run where a value becomes JSON.
+    """
+    to_json = [one.oid for one in functions if one.called in volatility.TO_JSON]
+    to_text = [one.oid for one in functions if one.called in volatility.TO_TEXT]
+    json, xml = volatility.types_in_constructs(canonical.tree)
+    json |= volatility.printed_types(canonical.tree, to_json)
+    return json, volatility.printed_types(canonical.tree, to_text), xml
+
+
+def _settings_of_printed(
+    conn: Connection, types: set[int], canonical: Canonical, *, json: bool
+) -> frozenset[str]:
+    """Return the session settings on which the text of values of these types depends."""
+    if volatility.is_unknown(types):
+        return volatility.PRINTED
+    outputs = queries.output_functions(conn, types)
+    for output in outputs:
+        if _settings_of(output) is None:
+            _check_function(conn, output, canonical, None)
+    return volatility.of_printed([output.called for output in outputs], json=json)
 
 
 def _check_sources(relation: Relation) -> None:
@@ -370,9 +428,7 @@ def _check_function(
 
 
 def _check_constructs(canonical: Canonical, written: exp.Expression | None) -> None:
-    """Raise a refusal of SQL/JSON and XML whose result does not depend on the operands alone."""
-    if construct := volatility.session_dependent_construct(canonical.tree):
-        raise Volatile.construct(construct, VIEW)
+    """Raise a refusal of a path of SQL/JSON whose result does not depend on the operands alone."""
     if any(node.kind == "JSONEXPR" for node in node_tree.walk(canonical.tree)):
         check_paths(written or parsed(canonical.text))
 
@@ -456,8 +512,9 @@ def state_sql(
 class _Server:
     """A `PlanningServer` that asks PostgreSQL, in a transaction that is rolled back."""
 
-    def __init__(self, conn: Connection) -> None:
+    def __init__(self, conn: Connection, settings: Mapping[str, str]) -> None:
         self.conn = conn
+        self.settings = settings
         self.names = PlanningNames(0, "", "")
 
     def types(
@@ -475,7 +532,7 @@ class _Server:
 
     def values(self, expressions: Sequence[str]) -> tuple[Constant, ...] | Unsupported:
         try:
-            with self.conn.transaction():
+            with self.conn.transaction(), session_settings.under(self.conn, self.settings):
                 query = sql.SQL("SELECT {}").format(listed(map(Printed, expressions)))
                 row = self.conn.execute(query).fetchone()
         except psycopg.Error as error:
@@ -529,9 +586,9 @@ class _Catalog:
             view = queries.view(self.conn, oid)
             # Its text is read again, and a conversion in it may then mean another cast.
             foreign_code.check_under(
-                self.conn, {}, converted_types(view.tree), self.asked.rights.trusted_roles
+                self.conn, {}, converted_types(view.tree), self.asked.terms.trusted_roles
             )
-            self._called |= _check(self.conn, view, None)
+            self._called |= _check(self.conn, view, None, self.asked)
             return view.text
         relations.check_source(self.conn, oid)
         table = relations.table(self.conn, oid, self.asked.keys.get(oid, ()))
@@ -550,6 +607,11 @@ class _Catalog:
         if isinstance(columns, Unsupported):
             raise columns.about(node)
         return tuple(column.type for column in columns)
+
+    @property
+    def settings(self) -> frozenset[str]:
+        """The session settings that the query and the views read so far depend on."""
+        return self._called.settings
 
     def aggregates(self) -> frozenset[str]:
         return self._called.aggregates

@@ -15,7 +15,7 @@ import psycopg
 
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column
-from millstream.compiler.server import node_tree, position
+from millstream.compiler.server import node_tree, position, volatility
 from millstream.compiler.server.viewdef import readable_text
 from millstream.compiler.workaround import for_rejected
 from millstream.errors import BadQuery, LockNotHad, NoRights, Unsupported
@@ -188,8 +188,7 @@ def rejected(query: str, offset: int, error: psycopg.Error) -> BadQuery:
 
 
 def _described(conn: Connection, oid: int) -> Canonical:
-    # An empty path makes the server qualify every name that is not its own.
-    conn.execute("SET LOCAL search_path = pg_catalog")
+    conn.execute(_NEUTRAL)
     row = conn.execute(
         "SELECT pg_get_viewdef(%s::oid, false), "
         "(SELECT ev_action::text FROM pg_rewrite WHERE ev_class = %s AND ev_type = '1')",
@@ -203,6 +202,14 @@ def _described(conn: Connection, oid: int) -> Canonical:
     )
 
 
+# An empty path makes the server qualify every name that is not its own. Constants are printed so
+# that every session reads the same values; only money has no such text.
+_NEUTRAL = (
+    "SET LOCAL search_path = pg_catalog; SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, MDY';"
+    " SET LOCAL IntervalStyle = 'postgres'; SET LOCAL extra_float_digits = 1; SET LOCAL bytea_output = 'hex'"
+)
+
+
 def functions(conn: Connection, tree: node_tree.Value) -> list[Function]:
     """Return every function that a query calls: by name, operator, cast or aggregate."""
     oids, operators, outputs, inputs = set[int](), set[int](), set[int](), set[int]()
@@ -211,8 +218,8 @@ def functions(conn: Connection, tree: node_tree.Value) -> list[Function]:
         operators.add(node.number("opno"))
         if node.kind == "COERCEVIAIO":
             argument = node.fields.get("arg")
-            outputs.add(
-                node_tree.result_type(argument) if isinstance(argument, node_tree.Node) else 0
+            outputs |= (
+                volatility.types_of(argument) if isinstance(argument, node_tree.Node) else {0}
             )
             inputs.add(node.number("resulttype"))
     inputs |= element_types(conn, node_tree.extracted_types(tree))
@@ -231,19 +238,27 @@ def element_types(conn: Connection, types: set[int]) -> set[int]:
     return {number for (number,) in rows} if types else set()
 
 
+def output_functions(conn: Connection, types: set[int]) -> list[Function]:
+    """Return the functions that print values of these types, and of their parts."""
+    return _looked_up(conn, set(), set(), types, set()) if types else []
+
+
 def _looked_up(
     conn: Connection, oids: set[int], operators: set[int], outputs: set[int], inputs: set[int]
 ) -> list[Function]:
     rows = conn.execute(
-        """
+        _USED
+        + """
         SELECT p.oid::int8, n.nspname, p.oid::regprocedure::text, p.provolatile, p.prokind = 'a',
                p.proretset, t.typtype IN ('c', 'p') AND t.typname !~ '^any'
         FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
         JOIN pg_catalog.pg_type AS t ON t.oid = p.prorettype
         WHERE p.oid = ANY(%(oids)s::oid[])
            OR p.oid IN (SELECT oprcode FROM pg_catalog.pg_operator WHERE oid = ANY(%(operators)s::oid[]))
-           OR p.oid IN (SELECT typoutput FROM pg_catalog.pg_type WHERE oid = ANY(%(outputs)s::oid[]))
-           OR p.oid IN (SELECT typinput FROM pg_catalog.pg_type WHERE oid = ANY(%(inputs)s::oid[]))
+           OR p.oid IN (
+               SELECT CASE WHEN u.printed THEN y.typoutput ELSE y.typinput END
+               FROM used AS u JOIN pg_catalog.pg_type AS y ON y.oid = u.type
+           )
         ORDER BY 3
         """,
         {
@@ -255,6 +270,37 @@ def _looked_up(
     ).fetchall()
     volatility = {"i": "immutable", "s": "stable", "v": "volatile"}
     return [Function(row[0], row[1], row[2], volatility[row[3]], *row[4:]) for row in rows]
+
+
+_USED = """
+WITH RECURSIVE used (type, printed) AS (
+    SELECT oid, true FROM pg_catalog.pg_type WHERE oid = ANY(%(outputs)s::oid[])
+    UNION
+    SELECT oid, false FROM pg_catalog.pg_type WHERE oid = ANY(%(inputs)s::oid[])
+    UNION
+    SELECT part.type, u.printed
+    FROM used AS u
+    JOIN pg_catalog.pg_type AS t ON t.oid = u.type
+    CROSS JOIN LATERAL (
+        SELECT t.typelem WHERE t.typcategory = 'A'
+        UNION ALL
+        SELECT t.typbasetype WHERE t.typtype = 'd'
+        UNION ALL
+        SELECT r.rngsubtype FROM pg_catalog.pg_range AS r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+        UNION ALL
+        SELECT a.atttypid FROM pg_catalog.pg_attribute AS a
+        WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+    ) AS part (type)
+)
+"""
+"""The types that are printed or read, and their parts."""
+
+
+def with_parts(conn: Connection, types: set[int]) -> set[int]:
+    """Return these types and those of their elements, fields and bounds."""
+    query = _USED + "SELECT type::int8 FROM used"
+    rows = conn.execute(query, {"outputs": list(types), "inputs": []}).fetchall() if types else []
+    return {oid for (oid,) in rows}
 
 
 def relation_kinds(

@@ -11,7 +11,7 @@ that while it runs. Then the whole table is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -82,6 +82,8 @@ class AccessPaths:
         self.names = names
         self.versions = versions
         self.consolidated = consolidated
+        self.settings: Mapping[str, str] = {}
+        """The session settings of the definition, for sessions of Spark's tasks."""
         self.engine = means.engine
         self.dsn = means.dsn
         self.max_lookup_rows = means.settings.max_lookup_rows
@@ -228,6 +230,7 @@ class AccessPaths:
             application_name="millstream scan",
             lock_timeout=SCAN_LOCK_TIMEOUT,
             **also,
+            **self.settings,
         )
         scanned = scan(
             self.engine().spark, dsn, self.cut.exported, queries, read_sql.schema_of(one)

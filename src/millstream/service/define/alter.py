@@ -13,6 +13,7 @@ from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.define.redefine import redefine
+from millstream.service.define.session import OWN, AskingSession, checked
 from millstream.service.verb import verb
 from millstream.settings import CDC_MODES
 
@@ -27,12 +28,11 @@ def alter(
     status: str | None = None,
     query: str | None = None,
     cdc_mode: str | None = None,
-    search_path: str | None = None,
+    settings: object = None,
+    session: AskingSession = OWN,
 ) -> RefreshReport | None:
-    """Change the given properties, the query first; return the report of the refresh with the new
-    query.
-
-    Names in the query are looked up along `search_path`, by default that of the session.
+    """Change the given properties, query and settings first; return the report of the refresh with
+    these.
     """
     if cdc_mode not in (None, *CDC_MODES):
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
@@ -48,7 +48,9 @@ def alter(
     table = app.named(name)
     if cdc_mode == "wal":
         transitions.require(app, sources.read_by(app.conn, table.id))
-    report = redefine(app, table, query, search_path) if query is not None else None
+    report = None
+    if query is not None or settings is not None:
+        report = redefine(app, table, query, checked(app, session, settings), session)
     with app.conn.transaction():
         app.hold_epoch()
         stream_tables.change(

@@ -20,13 +20,13 @@ from millstream.catalog.installation.install import SCHEMAS
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.catalog.target import targets, write_guard
-from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
+from millstream.compiler.server.plan_query import QueryPlan, version_stamp
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import relations
 from millstream.postgres.composed import Printed
-from millstream.postgres.connection import along, users_path
+from millstream.postgres.connection import users_path
 from millstream.postgres.relations import Name
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler import dependencies
@@ -34,6 +34,7 @@ from millstream.scheduler.cadence import Cadence
 from millstream.service import block_tables
 from millstream.service.app import App
 from millstream.service.define.drop import drop_table
+from millstream.service.define.session import OWN, AskingSession, checked, plan
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
 from millstream.settings import CDC_MODES
@@ -55,11 +56,13 @@ def create(
     initialize: bool = True,
     cdc_mode: str | None = None,
     owner: str | None = None,
-    search_path: str | None = None,
+    settings: object = None,
+    session: AskingSession = OWN,
 ) -> RefreshReport | None:
     """Create a stream table for a role, by default the session's own, and populate it.
 
-    Names in the query are looked up along `search_path`, by default that of the session.
+    `settings` are session settings that its query is evaluated with; others are those of the
+    session that asks.
     """
     cadence = Cadence.parse(schedule, shortest=app.settings.min_schedule)
     if refresh_mode not in get_args(RefreshMode):
@@ -69,10 +72,8 @@ def create(
     schema, bare = _name(app, name)
     app.progress("planning the query", None)
     owner = rights.owner_for(app.conn, owner)
-    with along(app.conn, search_path):
-        planned = with_key(
-            app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles))
-        )
+    pinned = checked(app, session, settings)
+    planned = with_key(app, plan(app, query, owner, session, pinned))
     if (cdc_mode or app.settings.cdc_mode) == "wal":
         transitions.require(app, as_sources(app, planned))
     asked = _Definition(schema, bare, str(cadence), refresh_mode, cdc_mode, owner)
@@ -245,6 +246,7 @@ def _recorded(app: App, locked: ExitStack, asked: _Definition, planned: QueryPla
             row_key=planned.row_key(),
             planned_by=version_stamp(),
             reads_clock=planned.reads_clock,
+            settings=planned.settings,
         )
         table = stream_tables.add(app.conn, new)
         locked.enter_context(app.mutex.stream_table(table.id, asked.name))

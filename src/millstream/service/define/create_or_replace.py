@@ -22,6 +22,7 @@ def create_or_replace(
     initialize: bool = True,
     cdc_mode: str | None = None,
     owner: str | None = None,
+    settings: object = None,
 ) -> RefreshReport | None:
     """Create a stream table, or alter the existing one where it differs; return the report of the
     refresh, if any.
@@ -33,7 +34,7 @@ def create_or_replace(
     except NoSuchStreamTable:
         return create(
             app, name, query, schedule=schedule, refresh_mode=refresh_mode, initialize=initialize, cdc_mode=cdc_mode,
-            owner=owner,
+            owner=owner, settings=settings,
         )  # fmt: skip
     present = rights.owners(app.conn, [table.relid or 0]).get(table.relid or 0)
     if owner is not None and present is not None and rights.owner_for(app.conn, owner) != present:
@@ -41,5 +42,6 @@ def create_or_replace(
             "owner", owner, f'"{present}", the owner of the stream table that is there'
         )
     return alter(
-        app, name, query=query, schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode
-    )
+        app, name, query=query, schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode,
+        settings=settings,
+    )  # fmt: skip

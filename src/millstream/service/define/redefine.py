@@ -13,7 +13,7 @@ for the end of the transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -29,12 +29,11 @@ from millstream.catalog.target import target_shape, targets
 from millstream.catalog.target.target_shape import TypedColumn
 from millstream.compiler.refusal import accepted
 from millstream.compiler.server import queries
-from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
+from millstream.compiler.server.plan_query import QueryPlan, version_stamp
 from millstream.errors import Conflict, LockNotHad, MillstreamError, TargetMoved
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import relations
 from millstream.postgres.composed import Printed, listed
-from millstream.postgres.connection import along
 from millstream.postgres.relations import Name
 from millstream.postgres.table_locks import Patience
 from millstream.refresh.job import Gap, Job
@@ -44,6 +43,7 @@ from millstream.service import block_tables
 from millstream.service.app import App
 from millstream.service.define.create import as_sources, with_key
 from millstream.service.define.drop import WAITING
+from millstream.service.define.session import OWN, AskingSession, plan
 from millstream.service.follow_types import convert, empty, naming_obstacles
 from millstream.store import target
 from millstream.store.names import ROW_ID, BlockNames
@@ -54,20 +54,25 @@ TRIES = 3
 
 
 def redefine(
-    app: App, table: StreamTable, query: str, search_path: str | None = None
+    app: App,
+    table: StreamTable,
+    query: str | None,
+    settings: Mapping[str, str],
+    session: AskingSession = OWN,
 ) -> RefreshReport | None:
-    """Give a stream table another query and fill it; None if the query means the same as the former
-    one.
+    """Give a stream table another query, or other session settings, and fill it; None if the
+    definition means the same as the former one.
 
-    Names in the query are looked up along `search_path`, by default that of the session.
+    Settings that are not given stay as they are recorded; a query that is not given is read again
+    with the constants that it had.
     """
     owner = rights.owners(app.conn, [table.relid or 0]).get(table.relid or 0)
     app.progress("planning the query", None)
-    with along(app.conn, search_path):
-        planned = with_key(
-            app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles))
-        )
-    if planned.canonical.text == table.canonical_query:
+    text = table.canonical_query if query is None else query
+    planned = with_key(app, plan(app, text, owner, session, {**table.settings, **settings}))
+    if query is None:
+        planned = replace(planned, query=table.query)
+    if (planned.canonical.text, planned.settings) == (table.canonical_query, table.settings):
         return None
     if (table.cdc_mode or app.settings.cdc_mode) == "wal":
         transitions.require(app, as_sources(app, planned))
@@ -155,7 +160,10 @@ def _prepared(app: App, change: _Redefinition, job: Job) -> Job:
     block_tables.drop(conn, table)
     _reshape(app, change)
     row_key = planned.row_key()
-    stream_tables.redefine(conn, table.id, planned.query, planned.canonical.text, row_key)
+    definition = stream_tables.RecordedDefinition(
+        planned.query, planned.canonical.text, row_key, planned.settings
+    )
+    stream_tables.redefine(conn, table.id, definition)
     stream_tables.set_planned(
         conn, table.id, planned_by=version_stamp(), reads_clock=planned.reads_clock
     )

@@ -21,14 +21,14 @@ from millstream.capture.transition import transitions
 from millstream.catalog import sources, stream_tables
 from millstream.catalog.definitions import rights
 from millstream.catalog.sources import Source
-from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query
+from millstream.compiler.server.plan_query import QueryPlan
 from millstream.errors import BadSetting, MillstreamError
 from millstream.large_stack import on_large_stack
-from millstream.postgres.connection import along
 from millstream.postgres.failures import translate_error
 from millstream.scheduler.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.define.create import as_sources, with_key
+from millstream.service.define.session import OWN, AskingSession, checked, plan
 from millstream.service.verb import verb
 from millstream.settings import CDC_MODES
 
@@ -108,7 +108,8 @@ def validate(
     cdc_mode: str | None = None,
     *,
     schedule: str | None = None,
-    search_path: str | None = None,
+    settings: object = None,
+    session: AskingSession = OWN,
 ) -> Validation:
     """Plan a query for a role, by default the session's own, without creating anything."""
     if schedule is not None:
@@ -117,10 +118,8 @@ def validate(
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
     owner = rights.owner_for(app.conn, owner)
     try:
-        with along(app.conn, search_path):
-            planned = with_key(
-                app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles))
-            )
+        pinned = checked(app, session, settings)
+        planned = with_key(app, plan(app, query, owner, session, pinned))
         if (cdc_mode or app.settings.cdc_mode) == "wal":
             transitions.require(app, as_sources(app, planned))
     except psycopg.errors.InsufficientPrivilege as error:

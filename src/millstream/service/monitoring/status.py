@@ -4,7 +4,8 @@ not start Spark.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -62,6 +63,8 @@ class StreamTableStatus:
     owner: str | None = None
     notices: tuple[str, ...] = ()
     """What its readers should know."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The session settings that its query is evaluated with."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document that `--json` prints."""
@@ -100,6 +103,7 @@ def status(app: App) -> list[StreamTableStatus]:
         replace(
             one,
             owner=owners.get(table.relid or 0),
+            settings=table.settings,
             notices=tuple(
                 rights.note(policies[o.relid])
                 for o in read.get(table.id, [])

@@ -57,6 +57,7 @@ from millstream.service import refresh
 from millstream.service.api_boundary import KINDS, check, translate_error
 from millstream.service.app import App
 from millstream.service.define import alter, create, drop, validate
+from millstream.service.define.session import AskingSession, checked
 from millstream.service.verification import verify
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ __all__ = ["execute", "prune", "take_up", "waiting"]
 MOST_TRIES = 3
 # Errors in these verbs are errors of the asker's query.
 _OF_OWN_QUERY = ("create", "create_or_replace", "validate", "explain_query")
-_ALTERABLE = ("schedule", "refresh_mode", "status", "query", "cdc_mode")
+_ALTERABLE = ("schedule", "refresh_mode", "status", "query", "cdc_mode", "settings")
 _NONE = AskersRights(may_ask=False, owns=False, administers=False)
-_TEXTS = (*_ALTERABLE, "owner")
+_TEXTS = ("schedule", "refresh_mode", "status", "query", "cdc_mode", "owner")
 # Errors whose texts quote no row.
 _TELLS_NO_VALUE = (
     BadSetting,
@@ -217,6 +218,11 @@ class _OpenedRequest:
             )
         return str(owner)
 
+    @property
+    def session(self) -> AskingSession:
+        """The session that asks. A request of an older catalog does not tell its settings."""
+        return AskingSession(self.request.search_path, self.arguments.get("session"))
+
     def existing(self) -> StreamTable:
         """Return the stream table, which must exist."""
         if self.table is None:
@@ -294,9 +300,7 @@ def _was_made_for(asked: _OpenedRequest, table: StreamTable) -> bool:
 
 def _create_new(asked: _OpenedRequest) -> Document:
     app, request, given = asked.app, asked.request, asked.arguments
-    for name in ("settings", "assume_immutable"):
-        if given.get(name):
-            raise NotYet.feature(f"the parameter {name}", "Leave it out.")
+    _refuse_assumed(given)
     new = requests.new_name(app.conn, request, asked.owner)
     if new.schema is None or not new.schema_exists:
         raise BadSetting.of("name", request.stream_table, "a name in a schema that exists")
@@ -313,9 +317,15 @@ def _create_new(asked: _OpenedRequest) -> Document:
         initialize=given.get("initialize", True),
         cdc_mode=given.get("cdc_mode"),
         owner=asked.owner,
-        search_path=request.search_path,
+        settings=given.get("settings"),
+        session=asked.session,
     )
     return {"name": name, "action": "created", "report": _report(asked, report) if report else None}
+
+
+def _refuse_assumed(given: Document) -> None:
+    if given.get("assume_immutable"):
+        raise NotYet.feature("the parameter assume_immutable", "Leave it out.")
 
 
 def _create_or_replace(asked: _OpenedRequest) -> Document:
@@ -338,9 +348,11 @@ def _create_or_replace(asked: _OpenedRequest) -> Document:
         "refresh_mode": (given["refresh_mode"], table.refresh_mode),
         "cdc_mode": (given.get("cdc_mode", table.cdc_mode), table.cdc_mode),
     }
-    changed = {name: new for name, (new, old) in wanted.items() if new != old}
+    changed: dict[str, Any] = {name: new for name, (new, old) in wanted.items() if new != old}
+    if settings := _changed_settings(asked, table):
+        changed["settings"] = settings
     if changed:
-        alter.alter(asked.app, table.qualified, **changed, search_path=asked.request.search_path)
+        alter.alter(asked.app, table.qualified, **changed, session=asked.session)
     return {
         "name": table.qualified,
         "action": "altered" if changed else "unchanged",
@@ -348,12 +360,20 @@ def _create_or_replace(asked: _OpenedRequest) -> Document:
     }
 
 
+def _changed_settings(asked: _OpenedRequest, table: StreamTable) -> dict[str, str]:
+    """Return the given settings that are recorded with another value."""
+    given = checked(asked.app, asked.session, asked.arguments.get("settings"))
+    return {
+        name: value
+        for name, value in given.items()
+        if name in table.settings and table.settings[name] != value
+    }
+
+
 def _alter(asked: _OpenedRequest) -> Document:
     table = asked.existing()
     changed = {name: asked.arguments[name] for name in _ALTERABLE if name in asked.arguments}
-    report = alter.alter(
-        asked.app, table.qualified, **changed, search_path=asked.request.search_path
-    )
+    report = alter.alter(asked.app, table.qualified, **changed, session=asked.session)
     shown = _report(asked, report) if report else None
     return {
         "name": table.qualified,
@@ -387,10 +407,14 @@ def _validate(asked: _OpenedRequest) -> Document:
 
 
 def _validation(asked: _OpenedRequest) -> validate.Validation:
-    given, request = asked.arguments, asked.request
-    path = request.search_path
+    given = asked.arguments
     return validate.validate(
-        asked.app, given["query"], asked.owner, given.get("cdc_mode"), search_path=path
+        asked.app,
+        given["query"],
+        asked.owner,
+        given.get("cdc_mode"),
+        settings=given.get("settings"),
+        session=asked.session,
     )
 
 

@@ -19,6 +19,7 @@ from millstream.catalog.history import HistoryEntry
 from millstream.catalog.installation import install
 from millstream.catalog.requests import Document
 from millstream.errors import MillstreamError, NotInstalled, RequestNotDone, ServerDown, of_code
+from millstream.postgres import session_settings
 from millstream.postgres.connection import Connection, session, users_path
 from millstream.postgres.failures import translate_error
 from millstream.refresh.report import RefreshReport
@@ -28,6 +29,8 @@ from millstream.service.verification.verification import Verification
 FIRST_LOOK, LAST_LOOK = 0.004, 0.1
 # Seconds without a service before the wait ends: a standby takes over sooner.
 PATIENCE = 20.0
+# Requests that are read with the settings of the session that asks.
+_DEFINING = ("create", "alter")
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,13 @@ class ListedTable:
 class ServiceClient:
     """A session that asks the service. Use it from one thread at a time."""
 
-    def __init__(self, conn: Connection, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, conn: Connection, patience: float = PATIENCE, dsn: str | None = None
+    ) -> None:
         self.conn = conn
         self.patience = patience
+        self.dsn = dsn
+        """Where the user's own session settings are asked for; None for those of `conn`."""
 
     def create_stream_table(
         self,
@@ -54,11 +61,12 @@ class ServiceClient:
         initialize: bool = True,
         cdc_mode: str | None = None,
         owner: str | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> RefreshReport | None:
         """Create a stream table over a query and populate it; None if `initialize` is off."""
         arguments = {
             "query": query, "schedule": schedule, "refresh_mode": refresh_mode, "initialize": initialize,
-            "cdc_mode": cdc_mode, "owner": owner,
+            "cdc_mode": cdc_mode, "owner": owner, "settings": settings,
         }  # fmt: skip
         report = self._ask("create", name, arguments)["report"]
         return RefreshReport.from_dict(report) if report else None
@@ -72,10 +80,12 @@ class ServiceClient:
         status: str | None = None,
         query: str | None = None,
         cdc_mode: str | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> RefreshReport | None:
         """Change the given properties; return the report of the refresh if the query is changed."""
         arguments = {
-            "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "query": query, "cdc_mode": cdc_mode
+            "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "query": query, "cdc_mode": cdc_mode,
+            "settings": settings,
         }  # fmt: skip
         report = self._ask("alter", name, arguments)["report"]
         return RefreshReport.from_dict(report) if report else None
@@ -109,7 +119,8 @@ class ServiceClient:
         try:
             # Names in the query are resolved along the user's search_path; those in the function
             # were resolved at installation.
-            with users_path(self.conn):
+            users = session_settings.of_user(self.dsn) if self.dsn and kind in _DEFINING else {}
+            with users_path(self.conn), session_settings.under(self.conn, users):
                 id_ = requests.send(self.conn, kind, name, arguments)
             return dict(self._wait(id_))
         except psycopg.Error as error:
@@ -152,4 +163,4 @@ def asking(dsn: str) -> Iterator[ServiceClient | None]:
         except NotInstalled:
             yield None
             return
-        yield ServiceClient(conn) if requests.service_is_running(conn) else None
+        yield ServiceClient(conn, dsn=dsn) if requests.service_is_running(conn) else None
