@@ -283,16 +283,15 @@ def test_a_path_full_of_traps_changes_nothing(database: str, mill: Connection) -
             "CREATE FUNCTION traps.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS"
             " $$ SELECT 'infinity'::timestamptz $$;"
             "CREATE OPERATOR traps.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = int8ne);"
-            "SET search_path = traps, pg_catalog, shop"
+            "SET search_path = traps, pg_catalog, shop; SET TimeZone = 'Pacific/Apia'"
         )
         [(id,)] = conn.execute(
             "SELECT millstream.alter_stream_table('totals', schedule => '5m')"
         ).fetchall()
         mill.execute("UPDATE millstream.requests SET status = 'DONE', result = '{}'")
         assert conn.execute(f"CALL millstream.wait_for({id})".encode()).fetchall() == [({},)]
-    assert mill.execute("SELECT arguments FROM millstream.requests").fetchall() == [
-        ({"schedule": "5m"},)
-    ]
+    arguments = "SELECT arguments - 'session', arguments -> 'session' ->> 'TimeZone' FROM millstream.requests"
+    assert mill.execute(arguments).fetchall() == [({"schedule": "5m"}, "Pacific/Apia")]
 
 
 def test_a_request_wakes_the_service_and_warns_where_none_runs(

@@ -79,7 +79,8 @@ def test_queries_are_exact_under_the_settings_of_their_creator(
         assert actual == expected, name
     # Another session's settings: the same rows as that one reads.
     name, session, query = next(one for one in tables if one[1] == "Berlin")
-    report = ms.alter_stream_table(name, settings=SESSIONS["Apia"])
+    others = {"DateStyle": "ISO, MDY", "bytea_output": "hex", **SESSIONS["Apia"]}
+    report = ms.alter_stream_table(name, settings=others)
     assert report is not None
     assert report.reason == "QUERY_CHANGED"
     assert _rows(writer, "Apia", query, name) == _rows(writer, "Apia", query, query)
