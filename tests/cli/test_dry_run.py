@@ -15,7 +15,7 @@ def test_a_dry_run_creates_nothing_and_shows_the_plan(line: Line) -> None:
     options = ("--owner", "me", "--cdc-mode", "wal", "--schedule", "5s")
     ended = line("create", "t", "SELECT 1", "--dry-run", *options)
     assert line.double.called("validate") == [
-        (("SELECT 1",), {"owner": "me", "cdc_mode": "wal", "schedule": "5s"})
+        (("SELECT 1",), {"owner": "me", "cdc_mode": "wal", "schedule": "5s", "settings": None})
     ]
     assert line.double.called("create_stream_table") == []
     shown = (

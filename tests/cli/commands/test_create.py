@@ -22,6 +22,10 @@ def test_create_passes_its_arguments_to_the_api(line: Line) -> None:
         "wal",
         "--owner",
         "me",
+        "--set",
+        "TimeZone=Europe/Berlin",
+        "--set",
+        "DateStyle=ISO, DMY",
     )
     ended = line("create", "shop.totals", "SELECT 1", *options)
     given = {
@@ -30,6 +34,7 @@ def test_create_passes_its_arguments_to_the_api(line: Line) -> None:
         "initialize": False,
         "cdc_mode": "wal",
         "owner": "me",
+        "settings": {"TimeZone": "Europe/Berlin", "DateStyle": "ISO, DMY"},
     }
     assert line.double.called("create_stream_table") == [(("shop.totals", "SELECT 1"), given)]
     assert ended.out.startswith("shop.totals is created. FULL: 1,234 rows read, 1 inserted")
