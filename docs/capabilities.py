@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from millstream.algebra.block import AggregateBlock, Block
+from millstream.algebra.block import AggregateBlock, Block, PairsBlock
 
-Kind = Literal["join", "groups", "holistic", "window", "limit", "rows", "recursion"]
+Kind = Literal["join", "groups", "holistic", "window", "limit", "rows", "pairs", "recursion"]
 
 KINDS: dict[Kind, str] = {
     "join": "stores nothing: Spark joins, PostgreSQL computes the select list",
@@ -22,6 +22,7 @@ KINDS: dict[Kind, str] = {
     "window": "stores its rows: PostgreSQL computes them over all rows of a touched partition",
     "limit": "stores its rows: PostgreSQL reads the first ones of its one input",
     "rows": "stores its rows, as joined by Spark",
+    "pairs": "stores pairs of keys: PostgreSQL joins the changed rows by a condition",
     "recursion": "stores its rows, as derived by its steps",
 }
 _KINDS: dict[str, Kind] = {
@@ -33,7 +34,7 @@ def kind_of(block: Block) -> Kind:
     """The kind of a block, in the words of the table."""
     if isinstance(block, AggregateBlock):
         return "holistic" if block.head.holistic else "groups"
-    return _KINDS[block.kind]
+    return "pairs" if isinstance(block, PairsBlock) else _KINDS[block.kind]
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,14 @@ KEPT: tuple[Kept, ...] = (
         "the rows of the join are materialized, PostgreSQL filters them",
         "that of the join, and a copy of its rows",
         "an equality must join the tables; in WHERE and the ON of inner joins",
+    ),
+    Kept(
+        "such a condition without an equality, in the ON of an outer join, or in a subquery",
+        "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON o.note LIKE c.name",
+        ("pairs", "join"),
+        "PostgreSQL joins the changed rows by the condition; the pairs are stored",
+        "a lookup by the condition, with a GiST or GIN index where there is one; two keys for each pair",
+        "two tables for each condition; a FULL JOIN needs keys",
     ),
     Kept(
         "LEFT and RIGHT JOIN",
@@ -667,8 +676,8 @@ REFUSED: tuple[Refused, ...] = (
         "`SELECT 1 AS one`",
     ),
     Refused(
-        "a condition that Spark cannot evaluate, in ON of an outer join or in EXISTS, or without an equality",
-        "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON o.note LIKE c.name",
+        "a condition over three tables that Spark cannot evaluate, not joined by equalities",
+        "SELECT o.id FROM orders AS o CROSS JOIN customers AS c JOIN regions AS r ON o.note || c.name LIKE r.name",
         "MS102",
         "over several tables",
         "an expression of one table",

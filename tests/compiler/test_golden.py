@@ -19,16 +19,20 @@ import os
 from pathlib import Path
 
 import pytest
+from psycopg import sql
 from sqlglot import exp
 
 from millstream.algebra import expr
-from millstream.algebra.block import Block, GroupedBlock
+from millstream.algebra.block import Block, GroupedBlock, PairsBlock
 from millstream.algebra.dialect import parsed
 from millstream.compiler.blocks.demand import messages
 from millstream.compiler.lowering import LoweringOptions, lower, printed
 from millstream.compiler.server.plan_query import plan_query
 from millstream.errors import MillstreamError
+from millstream.postgres.composed import Printed, aliased
 from millstream.postgres.connection import Connection
+from millstream.refresh.reads.pairs import joined_sql
+from millstream.store.names import from_item
 
 GOLDEN = Path(__file__).parent / "golden"
 LINE = "\n----\n"
@@ -43,6 +47,9 @@ def plan(conn: Connection, query: str) -> str:
     parts = {"Relation": str(planned.relation), "Blocks": "\n".join(map(str, planned.blocks))}
     for block in planned.blocks:
         of = f", {block.name}" if len(planned.blocks) > 1 else ""
+        if isinstance(block, PairsBlock):
+            parts[f"PostgreSQL{of}"] = pairs_of_changes(block)
+            continue
         views = {one.name: one.name for one in block.inputs()}
         parts |= {f"Demand{of}": _demand(block), f"Spark SQL{of}": printed(block, views)}
         if isinstance(block, GroupedBlock) and block.head.consolidated and block.head.keys:
@@ -50,6 +57,13 @@ def plan(conn: Connection, query: str) -> str:
                 block, views, LoweringOptions(wanted="groups")
             )
     return "\n\n".join(f"{title}\n{_indented(text)}" for title, text in parts.items()) + "\n"
+
+
+def pairs_of_changes(block: PairsBlock) -> str:
+    """Return the query for the pairs of changed rows of the first input."""
+    one, other = (each.scan for each in block.inputs())
+    items = [aliased(sql.SQL("changes"), one.alias), from_item(other, Printed(other.table.title))]
+    return joined_sql(block, items, sql.SQL("-1"), []).as_string()
 
 
 def _demand(block: Block) -> str:

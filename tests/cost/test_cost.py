@@ -33,6 +33,7 @@ TABLES = """
     INSERT INTO marked SELECT nullif(n, 20), 'why ' || n FROM generate_series(1, 20) AS n;
     CREATE INDEX ON sales (shop); CREATE INDEX ON sales (amount);
     CREATE INDEX ON visits (shop); CREATE INDEX ON shops (town);
+    CREATE INDEX ON shops USING gist (int4range(id * 8, id * 8 + 3));
     ANALYZE;
 """
 CHANGE = """
@@ -59,6 +60,14 @@ CASES = {
     "inner join": Case("SELECT s.id, h.name FROM sales AS s JOIN shops AS h ON h.id = s.shop", 60),
     "left join": Case(
         "SELECT h.id, s.id AS sale FROM shops AS h LEFT JOIN sales AS s ON s.shop = h.id", 400
+    ),
+    "pairs by a range": Case(
+        "SELECT s.id, h.id AS span FROM sales AS s JOIN shops AS h ON int4range(h.id * 8, h.id * 8 + 3) @> s.id",
+        120,
+    ),
+    "left join by a range": Case(
+        "SELECT s.id, h.id AS span FROM sales AS s LEFT JOIN shops AS h ON int4range(h.id * 8, h.id * 8 + 3) @> s.id",
+        200,
     ),
     "full join": Case(
         "SELECT h.id, v.seconds FROM shops AS h FULL JOIN visits AS v ON v.shop = h.id", 200

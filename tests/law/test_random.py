@@ -254,6 +254,20 @@ def test_random_arithmetic_across_tables_equals_postgres(number: int, law: Law) 
 
 
 @pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
+def test_random_joins_by_conditions_of_postgresql_equal_postgres(number: int, law: Law) -> None:
+    dice = random.Random(f"{SEED} pairs {number}")
+    changes = filled(law, dice)
+    queries = RandomQueries(changes.tables, dice)
+    assert sum(created(law, f"s{n}", queries.paired()) for n in range(8)) >= 6
+    for _ in range(2):
+        touched = changes.batch()
+        reports = law.ms.refresh_all()
+        assert {report.action for report in reports} <= {"DIFFERENTIAL", "NO_DATA"}
+        count(touched, reports)
+        changes.log.clear()
+
+
+@pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
 def test_nothing_is_raised_for_random_rows_that_a_join_discards(number: int, law: Law) -> None:
     """Every table has rows that no other table joins, and for which the expressions of the queries
     raise errors.

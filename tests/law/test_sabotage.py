@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from psycopg import sql
 from tests.law.sabotages import Sabotage, Sabotages
 
-from millstream.algebra.block import Accumulator, AggregateHead, BlockColumn, Branch, Match, Read
+from millstream.algebra.block import (
+    Accumulator,
+    AggregateHead,
+    BlockColumn,
+    Branch,
+    Match,
+    PairsBlock,
+    Read,
+)
 from millstream.algebra.relation import Filter, Project, Relation
 from millstream.compiler import lowering
 from millstream.compiler.blocks.demand import KeyMessage, messages
@@ -25,7 +34,7 @@ from millstream.compiler.lowering.aggregate import _best, _sum
 from millstream.compiler.lowering.context import NET, Lowering
 from millstream.compiler.lowering.restrict import restrict
 from millstream.refresh import evaluate
-from millstream.refresh.reads import demand
+from millstream.refresh.reads import demand, pairs
 from millstream.refresh.reads.access_paths import AccessPaths
 from millstream.refresh.reads.demand import read_demanded
 from millstream.refresh.reads.input_rows import InputRows
@@ -34,6 +43,9 @@ if TYPE_CHECKING:
     from tests.law.conftest import Law
 
 pytestmark = pytest.mark.spark
+
+Items = Sequence[sql.Composable]
+Composed = sql.Composed
 
 # The package has the function of that name; the rules are patched in the module.
 aggregate = importlib.import_module("millstream.compiler.lowering.aggregate")
@@ -57,6 +69,7 @@ TABLES = {
     "filtered": "SELECT o.id, c.region FROM orders AS o JOIN customers AS c ON c.id = o.customer"
     " WHERE o.quantity > c.credit",
     "bag": "SELECT page FROM visits",
+    "alike": "SELECT o.id, c.id AS c FROM orders AS o JOIN customers AS c ON starts_with(c.region, o.note)",
     # Equal rows of the body that are made of different rows.
     "pages": "SELECT v.page FROM visits AS v JOIN customers AS c ON c.id = v.customer",
     "cheapest": "SELECT c.region, min(o.amount) AS least FROM orders AS o JOIN customers AS c ON c.id = o.customer"
@@ -153,6 +166,26 @@ def filter_lets_everything_pass(patch: pytest.MonkeyPatch) -> None:
 @breaks("filtered")
 def filter_drops_what_was(patch: pytest.MonkeyPatch) -> None:
     rewritten(Filter, lambda s: s + " AND __before >= 0")(patch)
+
+
+@breaks("alike")
+def pairs_forget_that_both_sides_changed(patch: pytest.MonkeyPatch) -> None:
+    honest = pairs.joined_sql
+
+    def dishonest(block: PairsBlock, items: Items, net: sql.Composable, filters: Items) -> Composed:
+        return honest(block, items, sql.SQL("0") if "*" in net.as_string() else net, filters)
+
+    patch.setattr(pairs, "joined_sql", dishonest)
+
+
+@breaks("alike")
+def pairs_are_never_lost(patch: pytest.MonkeyPatch) -> None:
+    honest = pairs.joined_sql
+
+    def dishonest(block: PairsBlock, items: Items, net: sql.Composable, filters: Items) -> Composed:
+        return honest(block, items, sql.SQL("greatest({}, 0)").format(net), filters)
+
+    patch.setattr(pairs, "joined_sql", dishonest)
 
 
 @breaks("totals")
@@ -364,6 +397,7 @@ def test_every_rule_is_sabotaged() -> None:
         "read",
         "filter",
         "project",
+        "pairs",
         "inner",
         "union",
         "net",

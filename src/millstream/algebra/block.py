@@ -7,6 +7,7 @@
 
     StatelessBlock     rows of joins                     AggregateBlock     rows of groups
     BagBlock           stored rows of joins              WindowBlock        stored rows of partitions
+    PairsBlock         stored pairs of rows that PostgreSQL joins by a condition
     LimitBlock         the first rows of one input       RecursionBlock     rows of a recursion
 
 A query is a chain of blocks, innermost first; the outputs of the last are the columns of the stream
@@ -573,6 +574,20 @@ class BagBlock(MaterializedBlock):
     @property
     def kind(self) -> str:
         return "bag"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsBlock(BagBlock):
+    """The pairs of rows of two inputs that satisfy a condition: PostgreSQL joins them."""
+
+    condition: Expr
+
+    def __post_init__(self) -> None:
+        if [len(branch.inputs) for branch in self.branches] != [2]:
+            raise ValueError("pairs have two inputs")
+
+    def own_lines(self) -> list[str]:
+        return [f"  materialized as pairs by {self.condition}"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,6 +69,8 @@ class Parts:
         self._last = io.BytesIO()
         self._file: IO[bytes] | None = None
         self._sizes = list[int]()
+        self.rows = 0
+        """How many rows were taken."""
         self.failed: OSError | None = None
         """Why the file could not be written."""
 
@@ -81,6 +83,7 @@ class Parts:
         """
         if self.failed is not None:
             return
+        self.rows += 1
         self._last.write(row)
         if self._last.tell() >= self.part_bytes:
             try:

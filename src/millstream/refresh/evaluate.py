@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from millstream.algebra.block import AggregateHead, Block, Branch, Input, LimitBlock
+from millstream.algebra.block import AggregateHead, Block, Branch, Input, LimitBlock, PairsBlock
 from millstream.algebra.table import BlockRows
 from millstream.compiler.blocks.demand import group_seed
 from millstream.compiler.lowering import LoweringOptions, lower
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
+from millstream.refresh.reads import pairs
 from millstream.refresh.reads.access_paths import AccessPaths
 from millstream.refresh.reads.demand import read_demanded, rows_of
 from millstream.refresh.reads.input_rows import InputRows
@@ -54,6 +55,9 @@ class Evaluation:
             return None
         if self._read_in_place:
             return Result.of(_NOTHING)
+        if isinstance(self.block, PairsBlock):
+            with self.tally.phase("demand"):
+                return pairs.changed_pairs(self.block, images, self.access)
         for branch in self.block.branches:
             own = {one.name: images[one.name] for one in branch.inputs}
             with self.tally.phase("demand"):
@@ -95,6 +99,9 @@ class Evaluation:
         """Evaluate the block over all rows of all inputs."""
         if self._read_in_place:
             return Result.of(_NOTHING)
+        if isinstance(self.block, PairsBlock):
+            with self.tally.phase("demand"):
+                return pairs.all_pairs(self.block, self.access)
         with self.tally.phase("demand"):
             views = {one.name: self.access.everything(one, before=0) for one in self.block.inputs()}
         failpoint("demand_read")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.algebra.block import Block, Branch, GroupedBlock, Input
+from millstream.algebra.block import Block, Branch, GroupedBlock, Input, PairsBlock
 from millstream.algebra.choice import Choice
 from millstream.algebra.relation import Scan
 from millstream.algebra.table import BlockRows, Clock, ConstantRows
@@ -99,6 +99,8 @@ def _of_each(blocks: Sequence[Block], told: Callable[[Block], str]) -> str:
 
 
 def _demand(block: Block) -> str:
+    if isinstance(block, PairsBlock):
+        return _demand_of_pairs(block)
     lines = []
     for branch in block.branches:
         for one in branch.inputs:
@@ -117,6 +119,13 @@ def _demand(block: Block) -> str:
         if isinstance(block, GroupedBlock) and block.head.consolidated and block.head.keys:
             lines.append(_recompute(block, branch))
     return "\n".join(lines)
+
+
+def _demand_of_pairs(block: PairsBlock) -> str:
+    tables = [one.scan.alias for one in block.inputs()]
+    by = f"the rows with which {block.condition} is true"
+    sent = zip(tables, reversed(tables), strict=True)
+    return "\n".join(f"a change of {table}: {by}, of {read}" for table, read in sent)
 
 
 def _recompute(block: GroupedBlock, branch: Branch) -> str:
@@ -154,6 +163,8 @@ def _moved(one: Input) -> FilterVersions:
 
 
 def _spark(block: Block) -> str:
+    if isinstance(block, PairsBlock):
+        return "none: PostgreSQL joins the changed rows by the condition"
     return printed(block, {one.name: _view(one) for one in block.inputs()})
 
 

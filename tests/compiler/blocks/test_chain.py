@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from tests.law.conftest import Law, law
 
-from millstream.algebra.block import BagBlock, Block
+from millstream.algebra.block import BagBlock, Block, PairsBlock
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import (
     Aggregate,
@@ -103,12 +103,18 @@ def test_a_condition_that_spark_can_evaluate_materializes_nothing() -> None:
     assert len(list(block.inputs())) == 2
 
 
-def test_a_cross_product_is_not_materialized_but_refused() -> None:
+def test_of_a_cross_product_the_pairs_that_satisfy_the_condition_are_stored() -> None:
     chain = Chain(PlanningServerDouble())
     product = Join(Scan(ORDERS, "o"), Scan(CUSTOMERS, "c"))
-    with pytest.raises(Unsupported, match="over several tables"):
-        bag_of(chain, Filter(product, Expr.parse(BY_PREFIX)))
-    assert chain.blocks == []
+    block = bag_of(chain, Filter(product, Expr.parse(BY_PREFIX)))
+    (pairs,) = chain.blocks
+    assert isinstance(pairs, PairsBlock)
+    assert pairs.condition == Expr.parse(BY_PREFIX)
+    assert sorted(one.of for one in block.inputs()) == [
+        "block 0",
+        "public.customers",
+        "public.orders",
+    ]
 
 
 def test_equal_aggregates_under_different_aliases_share_a_block() -> None:

@@ -79,7 +79,8 @@ def test_what_is_refused_in_a_view_is_marked_where_the_view_is_read(shop: Connec
     with shop.transaction(force_rollback=True):
         shop.execute("CREATE VIEW lucky AS SELECT id FROM orders WHERE random() < 0.5")
         shop.execute(
-            "CREATE VIEW matching AS SELECT o.id FROM orders o LEFT JOIN customers c ON o.note LIKE c.name"
+            "CREATE VIEW matching AS SELECT o.id FROM orders o CROSS JOIN customers c "
+            "LEFT JOIN regions r ON o.note || c.name LIKE r.name"
         )
         for view in ("lucky", "matching"):
             query = f"SELECT c.name FROM customers AS c JOIN {ARROW}{view} AS o ON o.id = c.id"

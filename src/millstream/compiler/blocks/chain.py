@@ -15,7 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from millstream.algebra.block import AggregateBlock, BagBlock, Block, StatelessBlock, WindowBlock
+from millstream.algebra.block import (
+    AggregateBlock,
+    BagBlock,
+    Block,
+    PairsBlock,
+    StatelessBlock,
+    WindowBlock,
+)
 from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.query_part import planning
@@ -46,6 +53,7 @@ from millstream.compiler.blocks.choices import (
     LIMIT_OF_A_JOIN,
     OPTIONAL_UNION,
     RECURSION,
+    VALUES_OF_PAIRS,
     WINDOW,
     distinct_values_recomputed,
     evaluated_by_postgresql,
@@ -56,6 +64,7 @@ from millstream.compiler.blocks.count_distinct import has_distinct, split_distin
 from millstream.compiler.blocks.filter_groups import filter_groups_first
 from millstream.compiler.blocks.flatten import FlatBranch, find_scan_for, flatten
 from millstream.compiler.blocks.group_block import Peeled, build_group_block, peel
+from millstream.compiler.blocks.pairs import join_pairs
 from millstream.compiler.blocks.recursion_block import (
     build_recursion_block,
     open_recursion,
@@ -218,6 +227,7 @@ class Chain:
         1. `make` over the branches as they are
         2. `make` over materialized joins, filtered by the conditions that Spark cannot evaluate
         3. `make` with arithmetic on unbounded numerics; a value with too many digits then fails the refresh
+        4. `make` over joins with the pairs that satisfy these conditions, which PostgreSQL finds
 
         Return the refusal of the last if it can compute none of them.
         """
@@ -231,11 +241,14 @@ class Chain:
             self._adopt(draft)
             return over_rows
         lenient = make([replace(flat, lenient=True) for flat in flats])
-        return (
-            lenient
-            if isinstance(lenient, Unsupported)
-            else lenient.with_choices([lenient_arithmetic(as_they_are)])
-        )
+        if not isinstance(lenient, Unsupported):
+            return lenient.with_choices([lenient_arithmetic(as_they_are)])
+        draft = self._draft()
+        over_pairs = draft._over_pairs(flats, set(wanted), make)
+        if over_pairs is None:
+            return lenient
+        self._adopt(draft)
+        return over_pairs
 
     def _over_materialized_joins(
         self, flats: Sequence[FlatBranch], used: set[Ref], make: Make[Built]
@@ -250,6 +263,32 @@ class Chain:
             return None
         block = make(over_rows)
         return None if isinstance(block, Unsupported) else block
+
+    def _over_pairs(
+        self, flats: Sequence[FlatBranch], used: set[Ref], make: Make[Built]
+    ) -> Built | None:
+        """Build a block over its branches, joined with stored pairs; None if it is refused, or no
+        condition asks for pairs.
+        """
+        over_pairs = collect(join_pairs(flat, self) for flat in flats)
+        if isinstance(over_pairs, Unsupported) or over_pairs == flats:
+            return None
+        block = make(over_pairs)
+        if isinstance(block, Unsupported):
+            return self._over_materialized_joins(over_pairs, used, make)
+        return block
+
+    def distinct_values(self, scan: Scan, values: Sequence[Expr]) -> Scan | Unsupported:
+        """Return a block with each distinct row of these values of a table, as k0, k1, ..."""
+        keys = tuple(Named(f"k{n}", value) for n, value in enumerate(values))
+        table = self.table(Aggregate(scan, keys, (), f"values_{scan.alias}"), VALUES_OF_PAIRS)
+        return table if isinstance(table, Unsupported) else Scan(table, scan.alias)
+
+    def add_pairs(self, block: PairsBlock) -> Scan:
+        """Add a block of pairs, and return a scan of them."""
+        table = self._declared(block)
+        key = tuple(column.name for column in table.columns)
+        return Scan(replace(table, key=key), f"pairs_{len(self.blocks)}")
 
     def _draft(self) -> Chain:
         """Return a copy of the chain: blocks that are added to it are in the chain only if it is

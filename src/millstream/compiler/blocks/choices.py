@@ -25,6 +25,10 @@ WINDOW = Choice(
     "stores the rows of each partition and recomputes each touched one",
     "PostgreSQL computes window functions, over all rows of a partition",
 )
+VALUES_OF_PAIRS = Choice(
+    "stores each distinct value once",
+    "PostgreSQL finds the pairs that satisfy a condition, and this table has no key to name its rows by",
+)
 FIRST_ROWS = Choice(
     "stores the first rows", "PostgreSQL selects them anew, from its one table in order"
 )
@@ -55,6 +59,14 @@ def evaluated_by_postgresql(expressions: Sequence[Expr]) -> Choice:
     listed = ", ".join(expr.sql for expr in expressions)
     return Choice(
         "stores the rows of a join", f"PostgreSQL evaluates over them what Spark cannot: {listed}"
+    )
+
+
+def pairs_by_postgresql(condition: Expr) -> Choice:
+    """Return why the pairs that satisfy a condition are stored."""
+    return Choice(
+        "stores the pairs of rows that satisfy a condition",
+        f"PostgreSQL evaluates it, also where it decides which rows have a match: {condition}",
     )
 
 

@@ -2,6 +2,7 @@
 
 x IN (q), x = ANY (q)       a mark join by x = y; if NULLs are possible, a second mark tells unknown from false
 x > ALL (q), x < ANY (q)    min, max and the number of values of q, joined and compared with x
+x LIKE ANY (q), ALL (q)     a mark join by x LIKE y, and one that tells unknown
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from millstream.algebra.relation import Aggregate, Call, Filter, Measure, Named,
 from millstream.compiler.decorrelate.attach import Host, KeyedSubquery, SubqueryJoiner
 from millstream.compiler.decorrelate.bindings import Correlated
 from millstream.compiler.decorrelate.scope import is_never_null
-from millstream.compiler.workaround import TWO_STEPS
-from millstream.errors import Unsupported
 
 
 def in_mark(joiner: SubqueryJoiner, node: exp.In, host: Host, *, unknown_as_false: bool) -> Expr:
@@ -111,23 +110,62 @@ def quantified_comparison(joiner: SubqueryJoiner, node: exp.Expression, host: Ho
     """Join the bounds of q to the host; return `x > ALL (q)` or `x < ANY (q)` as a comparison with
     them.
 
-    Raise Unsupported for operators without an order, such as LIKE.
+    An operator without an order, such as LIKE, has marks instead.
     """
     assert isinstance(node, exp.Binary)
     quantifier = node.expression
     symbol = _SYMBOLS.get(type(node))
+    if symbol is None:
+        return operator_mark(joiner, node, host, unknown_as_false=False)
     value = joiner.expression(node.this, host)
     query = unwrapped(quantifier.this)
-    if symbol is None:
-        raise Unsupported.construct(
-            "this operator with ANY or ALL",
-            reason="Millstream does not maintain it yet.",
-            way_round=TWO_STEPS,
-            node=node,
-        )
     bounds = _join_bounds(joiner, joiner.decorrelate_by_keys(query, host), host)
     template = _TEMPLATES[isinstance(quantifier, exp.All), symbol]
     return Expr.parse(template.format(x=f"({value.sql})", **bounds))
+
+
+def has_operator_mark(node: exp.Expression) -> bool:
+    """True for `x LIKE ANY (q)` and the like: an operator without an order."""
+    any_of_query = (
+        isinstance(node, exp.Binary)
+        and isinstance(node.expression, exp.Any)
+        and isinstance(unwrapped(node.expression.this), exp.Query | exp.Subquery)
+    )
+    return any_of_query and not isinstance(node, tuple(_SYMBOLS))
+
+
+def operator_mark(
+    joiner: SubqueryJoiner, node: exp.Binary, host: Host, *, unknown_as_false: bool
+) -> Expr:
+    """Join `x LIKE ANY (q)` or `x LIKE ALL (q)` to the host by marks; return its truth value.
+
+    One true comparison decides ANY, one false comparison ALL; otherwise one unknown makes it
+    unknown.
+    """
+    is_all = isinstance(node.expression, exp.All)
+    decided, otherwise = ("false", "true") if is_all else ("true", "false")
+    mark = _compared_mark(joiner, node, host, f"IS {decided.upper()}" if is_all else "")
+    if unknown_as_false and not is_all:
+        return mark
+    unknown = _compared_mark(joiner, node, host, "IS NULL")
+    return Expr.parse(
+        f"CASE WHEN {mark.sql} THEN {decided} WHEN {unknown.sql} THEN CAST(NULL AS BOOLEAN) "
+        f"ELSE {otherwise} END"
+    )
+
+
+def _compared_mark(joiner: SubqueryJoiner, node: exp.Binary, host: Host, test: str) -> Expr:
+    """Return a mark: true if a row of q compares so."""
+    value = joiner.expression(node.this, host)
+    correlated = joiner.decorrelate(unwrapped(node.expression.this), host)
+    compared = node.copy()
+    compared.set("this", exp.Paren(this=value.node))
+    compared.set("expression", exp.Paren(this=correlated.outputs[0].node))
+    assert isinstance(compared, exp.Expression)
+    condition = Expr.parse(f"({Expr.of(compared).sql}) {test}".strip())
+    return host.mark_join(
+        correlated.relation, [*correlated.correlations, condition], joiner.builder.fresh("mark")
+    )
 
 
 def _join_bounds(joiner: SubqueryJoiner, keyed: KeyedSubquery, host: Host) -> dict[str, str]:

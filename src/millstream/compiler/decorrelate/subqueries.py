@@ -21,7 +21,13 @@ from millstream.compiler.decorrelate.attach import Host, KeyedSubquery, Subquery
 from millstream.compiler.decorrelate.bindings import Correlated
 from millstream.compiler.decorrelate.correlation import correlation_equalities
 from millstream.compiler.decorrelate.find import has_plain_correlation, outermost_subqueries
-from millstream.compiler.decorrelate.quantified import in_mark, quantified_comparison, rewrite_as_in
+from millstream.compiler.decorrelate.quantified import (
+    has_operator_mark,
+    in_mark,
+    operator_mark,
+    quantified_comparison,
+    rewrite_as_in,
+)
 from millstream.compiler.decorrelate.scalar import scalar_value
 from millstream.compiler.decorrelate.scope import PLACEHOLDER, Scope
 from millstream.compiler.decorrelate.syntax import select_expressions
@@ -45,6 +51,8 @@ class Subqueries:
             return all_of(parts)
         if isinstance(node, exp.In) and node.args.get("query"):
             return in_mark(self, node, host, unknown_as_false=True)
+        if isinstance(node, exp.Binary) and has_operator_mark(node):
+            return operator_mark(self, node, host, unknown_as_false=True)
         return self.expression(node, host)
 
     def expression(self, node: exp.Expression, host: Host) -> Expr:

@@ -25,7 +25,14 @@ from millstream.frontier.snapshot import Snapshot
 from millstream.postgres import relations
 from millstream.postgres.composed import Printed, listed
 from millstream.postgres.connection import Connection, pinned, watchful
-from millstream.postgres.copy import column_definitions, fetch, fetch_parts, postgres_type, send
+from millstream.postgres.copy import (
+    Parts,
+    column_definitions,
+    fetch,
+    fetch_parts,
+    postgres_type,
+    send,
+)
 from millstream.refresh.cut import Cut
 from millstream.refresh.reads import read_sql
 from millstream.refresh.reads.read_sql import FilterVersions
@@ -107,7 +114,7 @@ class AccessPaths:
         `nulls` are the positions of the columns at which a NULL equals a NULL.
         """
         nulls = [place for place in nulls if keys.column(place).null_count > 0]
-        distinct = read_sql.keys_sql(one, columns, self._keys_relation(keys))
+        distinct = read_sql.keys_sql(one, columns, self.rows_relation(keys))
         lookup = read_sql.Lookup(columns, distinct, nulls)
         relation = self.names.source(one.scan.table)
         filter_versions = self.versions.filter_versions(one)
@@ -135,21 +142,30 @@ class AccessPaths:
         )
         return rows
 
-    def _keys_relation(self, keys: pa.Table) -> sql.Composable:
-        if keys.num_rows > INLINE_KEYS:
-            return self._keys_table(keys)
+    def by_condition(self, one: Input, query: sql.Composable, schema: pa.Schema, why: str) -> Parts:
+        """Read the rows of a query that joins the rows of an input to rows that are sent."""
+        printed = Printed(query.as_string(self.cut.conn))
+        estimate = self._estimate(printed, one)
+        found = fetch_parts(self.cut.conn, printed, schema, parts.PART_BYTES)
+        self._note(one, "filter" if estimate.sequential else "lookup", found.rows, why)
+        return found
+
+    def rows_relation(self, rows: pa.Table, letter: str = "w") -> sql.Composable:
+        """Send rows to PostgreSQL; return a FROM item of them, with columns w0, w1, ..."""
+        if rows.num_rows > INLINE_KEYS:
+            return self._rows_table(rows, letter)
         arrays = [
             sql.SQL("{}::{}[]").format(sql.Literal(column.to_pylist()), postgres_type(column.type))
-            for column in keys.columns
+            for column in rows.columns
         ]
-        names = [sql.Identifier(f"w{number}") for number in range(keys.num_columns)]
+        names = [sql.Identifier(f"{letter}{number}") for number in range(rows.num_columns)]
         return sql.SQL("(SELECT * FROM unnest({}) AS u ({}))").format(listed(arrays), listed(names))
 
-    def _keys_table(self, keys: pa.Table) -> sql.Identifier:
-        named = keys.rename_columns([f"w{number}" for number in range(keys.num_columns)])
+    def _rows_table(self, rows: pa.Table, letter: str) -> sql.Identifier:
+        named = rows.rename_columns([f"{letter}{number}" for number in range(rows.num_columns)])
         columns = column_definitions(named.schema)
-        # The keys of one lookup have been read before those of the next are sent, so one table
-        # serves both.
+        # The rows of one query have been read before those of the next are sent, so one table
+        # serves both; two tables of one query have different letters.
         relation = sql.Identifier("pg_temp", f"ms_wanted_{staging.digest(columns.as_string())}")
         conn = self.cut.conn
         create = sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}) ON COMMIT DROP")

@@ -12,6 +12,7 @@
     discarded    expressions that raise errors for rows that a join discards
     left_out     the same for rows that LIMIT or a filter further out leaves out
     numbers      arithmetic of numerics across tables
+    opaque       joins by conditions that only PostgreSQL can evaluate
     groups       keys, measures, FILTER, HAVING
     conditions   over one item, and ties between two; by the time, where that is asked for
     expressions  over one item, and over two
@@ -27,7 +28,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.testing.queries import derived, discarded, left_out, numbers, selects
+from millstream.testing.queries import derived, discarded, left_out, numbers, opaque, selects
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.terms import Query
 from millstream.testing.randomness import KINDS, RandomColumn, RandomTable
@@ -75,6 +76,13 @@ class RandomQueries:
         """Return a query over a cased schema with arithmetic of numerics across tables."""
         maker = self._maker(1)
         return _finished(maker, numbers.numbered(maker))
+
+    def paired(self) -> Query:
+        """Return a query over a cased schema that joins by a condition that only PostgreSQL can
+        evaluate.
+        """
+        maker = self._maker(1)
+        return _finished(maker, opaque.paired(maker))
 
     def reordered(self) -> tuple[Query, Query]:
         """Return a query, and the same with the items of FROM in another order."""
