@@ -57,6 +57,7 @@ BEGIN ATOMIC
     ));
 END;
 COMMENT ON FUNCTION millstream.alter_stream_table IS 'Ask to change what is given; status ACTIVE resumes a stream table, SUSPENDED stops it';
+REVOKE ALL ON FUNCTION millstream.alter_stream_table FROM PUBLIC;
 
 CREATE OR REPLACE VIEW millstream.stream_tables_info AS
 SELECT
