@@ -193,8 +193,8 @@ def test_dependants_and_sources_are_found(conn: Connection) -> None:
     sources.add_dependency(conn, upper.id, 43, ["a"])
     assert stream_tables.dependants(conn, lower.id) == [upper]
     assert stream_tables.dependants(conn, upper.id) == []
-    assert [source.relid for source in stream_tables.sources_of(conn, upper.id)] == [42, 43]
-    assert stream_tables.sources_of(conn, other.id) == []
+    assert [source.relid for source in sources.read_by(conn, upper.id)] == [42, 43]
+    assert sources.read_by(conn, other.id) == []
 
 
 @pytest.mark.parametrize(

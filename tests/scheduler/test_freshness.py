@@ -38,7 +38,7 @@ def test_a_table_is_stale_when_it_is_older_than_twice_its_target_and_a_second() 
     watch = started(table(cause="failing"))
     assert looked(watch, 21, table(cause="failing")) == []
     assert looked(watch, 21.1, table(cause="failing")) == ["stale"]
-    assert watch.stale_ids() == {1}
+    assert set(watch.stale) == {1}
 
 
 def test_an_episode_has_one_alert_and_the_next_one_another() -> None:
@@ -50,9 +50,9 @@ def test_an_episode_has_one_alert_and_the_next_one_another() -> None:
     assert looked(watch, 135, table(as_of=110)) == []
     # Late again at 135, within the same episode; then calm until the episode is over.
     assert looked(watch, 160, table(as_of=155)) == []
-    assert watch.stale_ids() == {1}
+    assert set(watch.stale) == {1}
     assert looked(watch, 180, table(as_of=175)) == []
-    assert watch.stale_ids() == set()
+    assert set(watch.stale) == set()
     assert looked(watch, 300, table(as_of=175)) == ["stale", "falling_behind"]
 
 

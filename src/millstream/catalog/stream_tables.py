@@ -15,9 +15,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from millstream.algebra.table import quoted
-from millstream.catalog import sources
 from millstream.catalog.row_key import RowKey
-from millstream.catalog.sources import Source
 from millstream.errors import NameTaken, NoSuchStreamTable, typed
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection, users_path
@@ -139,11 +137,6 @@ def staleness(conn: Connection) -> dict[int, timedelta]:
 def dependants(conn: Connection, id: int) -> list[StreamTable]:
     """Return the stream tables that read this one."""
     return _select(conn, "dependants", (id,))
-
-
-def sources_of(conn: Connection, id: int) -> list[Source]:
-    """Return the sources that this stream table reads."""
-    return sources.read_by(conn, id)
 
 
 # Parameters are of any type: psycopg adapts them.

@@ -168,10 +168,6 @@ class FreshnessWatch:
             self.behind = _Episode(now, max(_calm(table.target) for table in behind))
         return alerts
 
-    def stale_ids(self) -> set[int]:
-        """Return the stream tables that are late, or were late recently."""
-        return set(self.stale)
-
     def _late_since(self, table: Watched) -> datetime:
         """Return the time at which a stream table becomes or became late."""
         return max(table.as_of, self.since[table.id]) + 2 * table.target + GRACE
