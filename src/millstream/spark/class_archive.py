@@ -1,16 +1,16 @@
 """Keep Java's loaded classes in an archive, so that later starts are faster.
 
-Spark loads some twelve thousand classes; to find, read and check them is half of its start. The
-first Java that ends leaves them in an archive, already laid out as Java has them in memory; those
-that start later map it (JEP 350). Java itself compares the archive with its class path and does
-without where they differ.
+Spark loads some twelve thousand classes; finding, reading and verifying them takes half of its
+start. The first Java process that ends writes them to an archive, in the layout that they have in
+memory; later processes map it (JEP 350). Java itself compares the archive with its class path, and
+ignores it if they differ.
 
-    spark-1a2b3c.jsa          what is mapped
-    spark-1a2b3c.4711.new     what the Java of process 4711 leaves when it ends; its first bytes are written last
+    spark-1a2b3c.jsa          the archive that is mapped
+    spark-1a2b3c.4711.new     written by the Java of process 4711 when it ends; its first bytes are written last
 
-It lies in the user's cache directory, some 150 MB for each Spark that is installed, and may be
-deleted at any time. What is mapped is code: a directory that others could have written to is not
-used, and an archive of others is deleted.
+It is in the user's cache directory, some 150 MB for each installed Spark, and may be deleted at any
+time. It contains code: a directory to which other users could have written is not used, and an
+archive of another user is deleted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AT_EXIT = "-XX:ArchiveClassesAtExit"
 def java_options(java: str, directory: Path | None = None) -> str:
     """Return the Java option that uses the archive, or writes one; "" if neither is possible.
 
-    `java` is what the program says of itself: another one has classes of its own.
+    `java` is the version that the program prints, since another one has other classes.
     """
     directory = directory or _cache()
     if " " in str(directory):
@@ -54,7 +54,7 @@ def java_options(java: str, directory: Path | None = None) -> str:
             os.utime(archive)
             return f"-XX:SharedArchiveFile={archive} -Xshare:auto"
     except OSError as error:
-        # Another process does the same at this moment, or the directory is not writable.
+        # Another process does the same at the same time, or the directory is not writable.
         log.info("java's classes are not kept", directory=str(directory), why=str(error))
         return ""
     return f"{AT_EXIT}={archive.with_suffix(f'.{os.getpid()}.new')}"

@@ -50,7 +50,7 @@ _warm: set[str] = set()
 
 
 class NoNumber(Exception):
-    """Raised for a statement that compares numbers of which Spark has none."""
+    """Raised if a statement compares numbers that Spark cannot represent."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Engine:
     def evaluate(self, statement: str, views: Mapping[str, Rows]) -> Evaluated:
         """Run a statement over named views, then delete what was stored for it.
 
-        Raise `NoNumber` if it would have to compare numbers that Spark does not have.
+        Raise `NoNumber` if it would have to compare numbers that Spark cannot represent.
         """
         size = _size(views)
         self._tune(views)
@@ -258,7 +258,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _translated(error: PySparkException, directory: str) -> MillstreamError:
-    """Convert an error of Spark to one of ours; name a number that does not fit."""
+    """Convert an error of Spark to a MillstreamError; name a number that does not fit."""
     condition = error.getCondition() or ""
     text = str(error)
     if "SPARK_JOB_CANCELLED" in text:

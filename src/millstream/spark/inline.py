@@ -1,8 +1,9 @@
 """Write a few rows into the statement itself, which is faster than creating a view of them.
 
-To hand rows over, and to make a view of them, takes some ten calls and three small analyses;
-without them an evaluation over small inputs takes a tenth less. Texts are written so that nothing
-in them can be anything else: letters, digits and plain signs as they are, all else by its number.
+Sending rows and creating a view of them takes some ten calls and three small analyses; without them
+an evaluation over small inputs takes a tenth less time. In texts, letters, digits and some signs
+are written as they are, and all other characters as escape sequences, so that a text cannot end its
+literal.
 
 >>> print(inline(pa.table({"c0": pa.array([7, None], pa.int32())})))
 (SELECT /*+ COALESCE(1) */ CAST(c0 AS INT) AS c0 FROM VALUES (7), (NULL) AS v (c0))

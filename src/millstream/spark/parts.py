@@ -53,8 +53,8 @@ class Stored:
 
 def store(spark: SparkSession, tables: Iterable[pa.Table], schema: str) -> Stored:
     """Send tables of this (Spark) schema, one after the other."""
-    # Spark takes a local table of messages for small, as it has few values, and would broadcast all
-    # rows in them.
+    # A local table of messages has few values, so Spark assumes that it is small, and would
+    # broadcast all rows in them.
     spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
     parts, rows = list[DataFrame](), 0
     for table in tables:
@@ -146,7 +146,7 @@ def _on_disk(frame: DataFrame) -> DataFrame:
 
 
 def _delete(stored: DataFrame) -> None:
-    """Delete what `_on_disk` wrote.
+    """Delete the blocks that `_on_disk` wrote.
 
     If that fails, Spark deletes it when nothing refers to it any more.
     """

@@ -75,6 +75,6 @@ def environment(directories: tuple[Path, ...]) -> Iterator[None]:
 
 @atexit.register
 def remove() -> None:
-    """Remove all of them, with files that a killed Java has left."""
+    """Remove all of them, with the files that a killed Java process has left behind."""
     while _made:
         shutil.rmtree(_made.pop(), ignore_errors=True)

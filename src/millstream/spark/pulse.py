@@ -1,15 +1,15 @@
 """Ping Java regularly, and kill one that hangs, so that no thread waits for it forever.
 
-A Java that hangs (its process is stopped, it waits for memory that does not come) keeps its
-connections open. A refresh would wait for it for ever. So a thread opens a connection of its own,
-which Java answers from a thread of its own, whatever its other threads are doing:
+A Java process that hangs (it is stopped, or waits for memory) keeps its connections open, and a
+refresh would wait for it forever. So a thread opens a separate connection, which Java answers from
+a separate thread, independent of its other threads:
 
     ask ──▶ answer                                   ask again after EVERY seconds
     ask ──▶ refused, or the connection is closed     it is ending by itself; ask again
     ask ──▶ nothing for LIMIT seconds ──▶ ask once more ──▶ nothing for AGAIN seconds ──▶ SIGKILL
 
-The second question is for a process that was itself stopped together with Java: both go on, and the
-time is over.
+The second question is for the case that this process was stopped together with Java: when both
+continue, the first limit has already passed.
 """
 
 from __future__ import annotations

@@ -72,10 +72,10 @@ def scan(
 def _partitioned(spark: SparkSession, queries: Sequence[str], tasks: int) -> DataFrame:
     """Return a DataFrame of the queries with this many partitions, whose size Spark does not know.
 
-    Spark takes the size of the queries for the size of the rows that they return. A local table has
-    a size from the start; the output of a shuffle (`repartition`) has one once adaptive execution
-    has run it. With either, Spark would broadcast the largest table: collect all of its rows into
-    the driver's memory.
+    If the queries had a known size, Spark would take it for the size of the rows that they return.
+    A local table has a size from the start; the output of a shuffle (`repartition`) has one after
+    adaptive execution has run it. With either, Spark would broadcast the largest table, that is,
+    collect all of its rows into the driver's memory.
     """
     spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
     spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(tasks))

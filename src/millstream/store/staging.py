@@ -6,9 +6,8 @@ a stream table. Stream tables of one shape use it one after the other, and clear
     500 sums by region      three staging tables in all, not 1,500
 
 PostgreSQL holds locks until the transaction ends, and a new temporary table with its row type, its
-TOAST table and TOAST index takes four. ON COMMIT DELETE ROWS would be no solution: each commit
-truncates all such tables of the session, used or not, which takes three locks each and some
-milliseconds.
+TOAST table and TOAST index takes four. ON COMMIT DELETE ROWS would not help: each commit truncates
+all such tables of the session, used or not, which takes three locks for each and some milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LARGE_BYTES = 8 << 20
 
 
 def clear(conn: Connection, names: Sequence[sql.Identifier]) -> None:
-    """Clear those of these staging tables that exist."""
+    """Clear the staging tables that exist."""
     query = (
         "SELECT place, pg_relation_size(to_regclass(name)) FROM unnest(%s::text[]) WITH ORDINALITY "
         "AS n (name, place) WHERE to_regclass(name) IS NOT NULL"

@@ -402,7 +402,8 @@ def _merged(one: Accumulator, head: AggregateHead) -> sql.Composable:
     present = _present(one, head)
     return sql.SQL(
         "CASE WHEN g.absolute THEN {incoming} WHEN {stored_present} + {present} = 0 THEN NULL "
-        # Of equal values the incoming one: the stored one may be what was replaced by it ('1 day', '24 hours').
+        # If the values are equal, the incoming one, since it may have replaced the stored one ('1
+        # day', '24 hours').
         "ELSE {best}({incoming}, {stored}) END"
     ).format(
         incoming=incoming,
@@ -495,7 +496,7 @@ def index_sql(
     leaves = [reader.leaf(column) for column in columns]
     fixed = [leaf for leaf in leaves if leaf.wire.arrow != "string"] or leaves[:1]
     keys = [Printed(_over_stored(leaf.expr, block, reader).sql) for leaf in fixed]
-    # A text may be too long for a btree; only equality is asked for.
+    # Hash, since a text may be too long for a btree, and only equality is needed.
     is_text = len(fixed) == 1 and fixed[0].wire.arrow == "string"
     return sql.SQL("CREATE INDEX ON {stored}{how} ({keys})").format(
         stored=_stored(block, names),

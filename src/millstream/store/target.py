@@ -3,7 +3,7 @@
 First `rows` is filled with one line for each row that may change, and what to do with it:
 
     op   I insert   U update   D delete        tid   the ctid of the stored row
-         NULL  nothing: the stored row is equal, or there is none and shall be none
+         NULL  nothing: the stored row is equal, or there is no row before and after
          ?     a row to delete does not exist: the stream table is wrong, and the refresh fails
 
 Then one MERGE executes this plan, so that the user's triggers fire once, on real changes only, when
@@ -178,7 +178,7 @@ def _planned(block: Block, names: BlockNames) -> sql.Composable:
     """Return the planned changes in the target's types, as a FROM item without an alias."""
     if not any(column.type for column in _columns(block)):
         return names.rows
-    # Qualified: it is read along the user's path.
+    # Qualified, since it is resolved along the user's search_path.
     return sql.SQL("(SELECT op, tid, {values} FROM {rows} AS s)").format(
         values=listed(map(_unstaged, _columns(block))), rows=names.rows
     )
