@@ -360,7 +360,21 @@ KEPT: tuple[Kept, ...] = (
         ("groups", "groups", "groups", "join"),
         "the UNION ALL of one aggregate per set",
         "that of each set",
-        "with DISTINCT, LIMIT or windows only as a subquery",
+    ),
+    Kept(
+        "the same with DISTINCT, LIMIT or windows; DISTINCT ON with LIMIT",
+        "SELECT customer, count(*) AS n FROM orders GROUP BY ROLLUP (customer) ORDER BY count(*) DESC LIMIT 3",
+        ("groups", "groups", "rows", "limit", "join"),
+        "the first clause below, the others over its rows",
+        "that of each step",
+    ),
+    Kept(
+        "GROUP BY a subquery",
+        "SELECT count(*) AS n FROM orders AS o GROUP BY (SELECT c.region FROM customers AS c WHERE c.id = o.customer)",
+        ("groups",),
+        "the subquery becomes a column below",
+        "that of the subquery and of the groups",
+        "not in GROUPING SETS, nor beside another subquery",
     ),
     Kept(
         "aggregates over aggregates",
@@ -431,7 +445,7 @@ KEPT: tuple[Kept, ...] = (
         ("groups",),
         "they move to FROM; several run in parallel, as in ROWS FROM",
         "that of functions in FROM",
-        "no nested calls; values, not rows",
+        "values, not rows",
     ),
     Kept(
         "functions, casts and operators that depend on session settings: date_trunc, ::date, + interval, to_char, "
@@ -502,7 +516,6 @@ KEPT: tuple[Kept, ...] = (
         ("window", "join"),
         "row_number() = 1; ties are broken by all columns of the select list",
         "that of a window",
-        "not together with LIMIT",
     ),
     Kept(
         "ORDER BY with LIMIT and OFFSET",
@@ -575,13 +588,6 @@ KEPT: tuple[Kept, ...] = (
 
 REFUSED: tuple[Refused, ...] = (
     Refused(
-        "a set-returning function inside another in the select list",
-        "SELECT id, generate_series(1, generate_series(1, 2)) AS n FROM orders",
-        "MS102",
-        "a set-returning function inside another",
-        "the inner one in FROM",
-    ),
-    Refused(
         "the order of SEARCH DEPTH FIRST by columns of several types; columns of SEARCH and CYCLE, except to order by "
         "them and for their cardinality",
         "WITH RECURSIVE r AS (SELECT id, name FROM customers UNION ALL SELECT v.seconds, r.name FROM r "
@@ -630,27 +636,6 @@ REFUSED: tuple[Refused, ...] = (
         "MS102",
         "an aggregate of the outer query",
         "the aggregate in a subquery of FROM",
-    ),
-    Refused(
-        "GROUP BY a subquery",
-        "SELECT count(*) AS n FROM orders AS o GROUP BY (SELECT c.region FROM customers AS c WHERE c.id = o.customer)",
-        "MS102",
-        "GROUP BY a subquery",
-        "the subquery in FROM, and its column",
-    ),
-    Refused(
-        "DISTINCT ON with LIMIT",
-        "SELECT DISTINCT ON (customer) customer, id FROM orders ORDER BY customer, id LIMIT 3",
-        "MS102",
-        "DISTINCT ON with LIMIT",
-        "the DISTINCT ON as a subquery",
-    ),
-    Refused(
-        "DISTINCT, LIMIT or windows together with GROUPING SETS",
-        "SELECT customer, count(*) AS n FROM orders GROUP BY ROLLUP (customer) LIMIT 3",
-        "MS102",
-        "together with GROUPING SETS",
-        "the GROUPING SETS as a subquery",
     ),
     Refused(
         "conditions on how a group key is written, over GROUPING SETS or on the optional side of an outer join",

@@ -76,6 +76,23 @@ QUERIES = {
     "FROM (SELECT * FROM t ORDER BY x DESC, id) AS q GROUP BY a",
     "a LATERAL in parentheses": "SELECT u.id, q.n FROM (LATERAL (SELECT count(*) AS n FROM t) AS q RIGHT JOIN u "
     "ON u.a = q.n % 3)",
+    "the first of the first": "SELECT DISTINCT ON (a) a, id, word FROM t ORDER BY a, id DESC LIMIT 2 OFFSET 1",
+    "subtotals, the first": "SELECT a, v, sum(id) AS s FROM t GROUP BY ROLLUP (a, v) "
+    "ORDER BY sum(id) DESC, a, v LIMIT 5",
+    "subtotals, each once": "SELECT DISTINCT a, count(*) AS n FROM t GROUP BY CUBE (a, v)",
+    "subtotals, the first of each": "SELECT DISTINCT ON (a) a, v, max(id) AS m FROM t GROUP BY ROLLUP (a, v) "
+    "ORDER BY a, max(id), v LIMIT 3",
+    "subtotals and windows": "SELECT a, v, sum(count(*)) OVER w AS s, rank() OVER (ORDER BY max(id), a, v) AS r, "
+    "lag(max(id) + 1, 1, 0) OVER (w ORDER BY min(id)) AS l FROM t GROUP BY GROUPING SETS ((a), (v), (a, v)) "
+    "WINDOW w AS (PARTITION BY grouping(a))",
+    "by a subquery": "SELECT (SELECT max(u.a) FROM u WHERE u.id = t.id) AS k, a + 1 AS b, count(*) AS n, max(v) AS m "
+    "FROM t GROUP BY 1, a + 1 HAVING count(*) > 1",
+    "by a subquery and a key": "SELECT id, word, (SELECT count(*) FROM u WHERE u.a = t.a) AS n, sum(x) AS s FROM t "
+    "GROUP BY id, (SELECT count(*) FROM u WHERE u.a = t.a)",
+    "a set of a set": "SELECT id, unnest(regexp_matches(word || v, '\\d', 'g')) AS d, generate_series(1, 2) AS g "
+    "FROM t",
+    "sets at two levels": "SELECT id, generate_series(1, generate_series(1, 2)) AS n, generate_series(7, 9) AS g "
+    "FROM u",
     "merged columns with a name": "SELECT j.id, t.word, u.a FROM t FULL JOIN u USING (id) AS j",
 }
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from millstream.algebra.relation import Aggregate, Filter, Join, Project, Relation, Scan, UnionAll
 from millstream.algebra.table import ConstantRows
-from millstream.errors import Unsupported
 
 Build = Callable[[str], Relation]
 
@@ -89,9 +86,3 @@ def test_outer_columns_that_equalities_bind_need_no_bindings(build: Build) -> No
         "SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a > t.a) LIMIT 2) q"
     )
     assert [scan.table.title for scan in scans(by_order)] == ["public.t", "public.u", "public.t"]
-
-
-@pytest.mark.parametrize("clause", ["DISTINCT u.a", "u.a, rank() OVER ()"])
-def test_distinct_and_windows_beside_grouping_sets_are_refused(build: Build, clause: str) -> None:
-    with pytest.raises(Unsupported, match="together with GROUPING SETS"):
-        build(f"SELECT {clause} FROM u GROUP BY ROLLUP(u.a)")

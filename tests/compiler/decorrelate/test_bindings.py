@@ -122,7 +122,7 @@ REFUSED = {
     "FULL JOIN that is correlated with both": "SELECT t.id FROM t FULL JOIN u ON u.a = t.a "
     "AND EXISTS (SELECT FROM w WHERE w.b = t.b AND w.a = u.a)",
     "LIMIT or OFFSET by": "SELECT t.id, q.b FROM t, LATERAL (SELECT b FROM u WHERE u.a = t.a LIMIT t.b) AS q",
-    "GROUP BY a subquery": "SELECT count(*) AS n FROM t GROUP BY (SELECT max(b) FROM u WHERE u.a = t.a)",
+    "GROUP BY a subquery": "SELECT count(*) AS n FROM t GROUP BY CUBE ((SELECT max(b) FROM u WHERE u.a = t.a))",
     "an aggregate of the outer query": "SELECT a, (SELECT max(u.b) FROM u WHERE u.b < sum(t.b)) AS m FROM t GROUP BY a",
     "a function in FROM that is joined by USING": "SELECT t.id FROM t LEFT JOIN unnest(t.list) AS l (x) "
     "ON l.x IN (SELECT a FROM u)",

@@ -57,6 +57,7 @@ from millstream.compiler.clauses.set_operations import (
     flatten_chain,
     types_of_each,
 )
+from millstream.compiler.clauses.steps import split_steps
 from millstream.compiler.clauses.subquery_order import SubqueryOrder
 from millstream.compiler.clauses.values import values_as_selects, values_table
 from millstream.compiler.clauses.windows import build_windows, inline_named_windows
@@ -135,9 +136,12 @@ class _Builder:
         )
 
     def _simplified(self, tree: exp.Expression) -> exp.Expression:
-        """Rewrite clock calls, SEARCH, CYCLE and ARRAY(subquery) by simpler constructs."""
+        """Rewrite clock calls, SEARCH, CYCLE, ARRAY(subquery) and clauses in steps by simpler
+        constructs.
+        """
         tree = clock.replace_clock_calls(search_cycle.rewrite_search_and_cycle(tree))
-        return rewrite_array_subqueries(tree, self.aggregates, self.sets.inside)
+        tree = rewrite_array_subqueries(tree, self.aggregates, self.sets.inside)
+        return split_steps(tree, self.aggregates)
 
     def _view(self, schema: str, name: str) -> exp.Expression | None:
         found = self.names.table(schema, name)
@@ -324,17 +328,8 @@ class _Builder:
         bindings: Bindings | None,
     ) -> Relation:
         """Build one SELECT for each grouping set, and their UNION ALL."""
-        if (
-            select.args.get("distinct")
-            or limit_text(select)
-            or any(item.find(exp.Window) for item in select.expressions)
-        ):
-            raise Unsupported.construct(
-                "DISTINCT, LIMIT or a window function together with GROUPING SETS",
-                reason="Millstream does not maintain it yet.",
-                way_round="Put the GROUPING SETS into a subquery.",
-                node=select.args["group"],
-            )
+        in_steps = select.args.get("distinct") or limit_text(select)
+        assert not in_steps, "GROUPING SETS with DISTINCT or LIMIT are two steps"
         names = unique_names([item.alias_or_name for item in select.expressions])
         types = self._types_by_position(standalone_text(select, ctes, outer, self.types), names)
         keys_alone = select_of_keys(select, sets)

@@ -68,13 +68,7 @@ def apply_distinct_on(
     select: exp.Select, relation: Relation, listed: SelectList, fresh: FreshAlias
 ) -> Relation:
     """Keep the first row of each partition of DISTINCT ON; all columns break ties."""
-    if limit_text(select):
-        raise Unsupported.construct(
-            "DISTINCT ON with LIMIT",
-            reason="Millstream does not maintain it yet.",
-            way_round="Put the DISTINCT ON into a subquery.",
-            node=select.args.get("limit") or select.args.get("offset"),
-        )
+    assert not limit_text(select), "DISTINCT ON with LIMIT is two steps"
     terms = [term.sql for term in _order(select, listed.sort_keys)]
     ties = tie_breakers([output.expr for output in listed.outputs], listed.types())
     keys = [*listed.distinct_on, *(binding.expr for binding in listed.bindings)]

@@ -2,7 +2,10 @@
 
 SELECT id, unnest(list), unnest(other)   ->   FROM t, LATERAL ROWS FROM (unnest(list), unnest(other)) AS s (f0, f1)
 
-Several calls advance together, and the shorter ones are filled with NULLs, as ROWS FROM does.
+Several calls advance together, and the shorter ones are filled with NULLs, as ROWS FROM does. Calls in
+the arguments of others come first, each level in step:
+
+SELECT unnest(f(t.x))   ->   FROM t, LATERAL f(t.x) AS s (f0), LATERAL unnest(s.f0) AS s_2 (f0)
 """
 
 from __future__ import annotations
@@ -35,34 +38,33 @@ class SetReturningCalls:
         """Return the rows that the calls in expressions produce, and the expressions over those
         rows.
         """
-        calls = list(
-            dict.fromkeys(call for expr in expressions for call in self._outermost(expr.tree))
-        )
-        if not calls:
-            return relation, list(expressions)
+        exprs = list(expressions)
+        while calls := list(
+            dict.fromkeys(call for expr in exprs for call in self._innermost(expr.tree))
+        ):
+            relation, exprs = self._expand_calls(relation, exprs, calls)
+        return relation, exprs
+
+    def _expand_calls(
+        self, relation: Relation, exprs: Sequence[Expr], calls: Sequence[Expr]
+    ) -> tuple[Relation, list[Expr]]:
+        """Call some functions in step, for each row."""
         self._refuse(calls)
         names = tuple(f"f{number}" for number in range(len(calls)))
         expansion = Expansion(self.fresh("set"), names, _in_step(calls))
         expand = Expand(relation, expansion, self.fresh("x"))
         results = dict(zip(calls, expand.columns[len(relation.columns) :], strict=True))
         carried = dict(zip(relation.columns, expand.columns, strict=False))
-        return expand, [self._over(expr, results, carried) for expr in expressions]
+        return expand, [self._over(expr, results, carried) for expr in exprs]
 
     def _refuse(self, calls: Sequence[Expr]) -> None:
-        """Raise Unsupported for functions that return rows, and for nested calls."""
+        """Raise Unsupported for functions that return rows."""
         if rows := [call for call in calls if self.names()[function_name(call.tree)]]:
             raise Unsupported.construct(
                 "a function in the select list that returns rows",
                 reason="Its type is a row's.",
                 way_round="Call it in FROM, and name its columns.",
                 node=rows[0],
-            )
-        if nested := [call for call in calls if self._inside(call.tree)]:
-            raise Unsupported.construct(
-                "a set-returning function inside another in the select list",
-                reason="Millstream does not maintain it yet.",
-                way_round="Call the inner one in FROM.",
-                node=nested[0],
             )
 
     def _over(
@@ -84,21 +86,20 @@ class SetReturningCalls:
 
     def inside(self, node: exp.Expression) -> bool:
         """Return True if an expression contains a set-returning call."""
-        return any(True for _ in self._outermost(node))
+        return any(True for _ in self._innermost(node))
 
     def _is_call(self, node: exp.Expression) -> bool:
         return isinstance(node, exp.Func | exp.Dot) and function_name(node) in self.names()
 
-    def _outermost(self, node: exp.Expression) -> Iterable[Expr]:
-        if self._is_call(node):
+    def _innermost(self, node: exp.Expression) -> Iterable[Expr]:
+        """Yield the calls without another one in their arguments: PostgreSQL calls them first."""
+        if isinstance(node, exp.Select):
+            return
+        inner = [call for child in node.iter_expressions() for call in self._innermost(child)]
+        if inner or not self._is_call(node):
+            yield from inner
+        else:
             yield Expr.of(node)
-        elif not isinstance(node, exp.Select):
-            for child in node.iter_expressions():
-                yield from self._outermost(child)
-
-    def _inside(self, call: exp.Expression) -> bool:
-        arguments = call.expression if isinstance(call, exp.Dot) else call
-        return any(True for child in arguments.iter_expressions() for _ in self._outermost(child))
 
 
 def _in_step(calls: Sequence[Expr]) -> Expr:

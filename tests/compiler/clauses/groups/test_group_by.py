@@ -76,5 +76,5 @@ def test_aggregates_of_a_lateral_without_group_by_have_a_row_for_each_binding(bu
 def test_grouping_by_a_subquery_is_refused(build: Build) -> None:
     with pytest.raises(Unsupported, match="GROUP BY a subquery"):
         build(
-            "SELECT count(*) AS n FROM t GROUP BY ( SELECT max(u.b) AS max FROM u WHERE (u.a = t.a))"
+            "SELECT count(*) AS n FROM t GROUP BY ROLLUP(( SELECT max(u.b) AS max FROM u WHERE (u.a = t.a)))"
         )
