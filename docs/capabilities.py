@@ -70,6 +70,14 @@ KEPT: tuple[Kept, ...] = (
         "the changed rows",
     ),
     Kept(
+        "a whole row of a table or view",
+        "SELECT o.id, row_to_json(r) AS region FROM customers AS o LEFT JOIN regions AS r ON r.id = o.region",
+        ("join",),
+        "a derived table shows the row as a column; a column that is added makes a new plan",
+        "that of all columns of the table",
+        "as JSON only of types whose text does not depend on the session",
+    ),
+    Kept(
         "views, CTEs and subqueries in FROM",
         "SELECT id, amount FROM paid_orders WHERE amount > 10",
         ("join",),
@@ -678,8 +686,8 @@ REFUSED: tuple[Refused, ...] = (
         "a query without a table", "SELECT 1 AS one", "MS102", "a query without a table", "a view"
     ),
     Refused(
-        "a whole row",
-        "SELECT o FROM orders AS o",
+        "a whole row of a subquery, of a function, or beside GROUP BY a primary key",
+        "SELECT count(q.*) AS n FROM (SELECT id FROM orders) AS q",
         "MS102",
         "a reference to a whole row",
         "its columns",

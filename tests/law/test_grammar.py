@@ -12,6 +12,10 @@ pytestmark = pytest.mark.spark
 
 TABLES = """
     CREATE TABLE t (id int PRIMARY KEY, a int, v varchar(9), word text, x float8);
+    CREATE TABLE k (id int, n int, name text);
+    CREATE VIEW rows_of_k AS SELECT id, k AS r, count(k.*) OVER () AS n FROM k;
+    INSERT INTO k SELECT nullif(n, 9), nullif(n % 4, 0), nullif('k' || n % 3, 'k0') FROM generate_series(1, 12) AS n;
+    INSERT INTO k VALUES (NULL, NULL, NULL);
     CREATE TABLE u (id int PRIMARY KEY, a int, word text, j jsonb, r jsonb, x xml);
     INSERT INTO t SELECT n, n % 4, 'v' || n % 5, 'w' || n % 3, n / 8.0 FROM generate_series(1, 30) AS n;
     INSERT INTO u SELECT n * 3, n % 3, 'w' || n % 4, jsonb_build_object('k', nullif(n % 4, 1), 'list',
@@ -24,6 +28,9 @@ CHANGE = """
     UPDATE t SET a = 3, v = 'v2', x = x + 0.5 WHERE id IN (3, 4);
     DELETE FROM t WHERE id = 8;
     INSERT INTO u VALUES (50, NULL, 'w1', '{"list": [7, 8, 1]}', '[{"x": 9}]'), (1, 4, NULL, NULL, NULL);
+    UPDATE k SET id = id + 1, name = NULL WHERE n = 2;
+    DELETE FROM k WHERE id = 7;
+    INSERT INTO k VALUES (50, 1, 'new'), (8, NULL, NULL);
     UPDATE u SET j = '{"k": 5, "list": [3, 4]}', r = '[{"y": "new"}]' WHERE id IN (3, 6);
     DELETE FROM u WHERE a = 2;
 """
@@ -93,6 +100,13 @@ QUERIES = {
     "FROM t",
     "sets at two levels": "SELECT id, generate_series(1, generate_series(1, 2)) AS n, generate_series(7, 9) AS g "
     "FROM u",
+    "whole rows": "SELECT t.id, k, k.* IS NULL AS missing, k.* IS NOT NULL AS full FROM t LEFT JOIN k ON k.id = t.id",
+    "whole rows that are counted": "SELECT t.a, count(k.*) AS n, count(*) AS c, "
+    "array_agg(k ORDER BY t.id, k.name) AS r FROM t LEFT JOIN k ON k.id = t.id GROUP BY t.a",
+    "whole rows as JSON": "SELECT t.id, row_to_json(k) AS j, to_jsonb(k) AS b FROM t FULL JOIN k ON k.id = t.id",
+    "whole rows without a partner": "SELECT t.id, (SELECT array_agg(k ORDER BY n) FROM k WHERE k.id = t.id) AS r "
+    "FROM t LEFT JOIN k ON k.n = t.a WHERE k IS NULL",
+    "whole rows of a view": "SELECT v.id, row_to_json(v) AS j FROM rows_of_k AS v",
     "merged columns with a name": "SELECT j.id, t.word, u.a FROM t FULL JOIN u USING (id) AS j",
 }
 

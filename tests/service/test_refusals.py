@@ -77,7 +77,7 @@ BAD = [
     Bad("SELECT ctid::text AS place, id FROM orders", MillstreamError, ""),
     Bad("SELECT xmin, id FROM orders", Unsupported, 'system column "xmin"', "xmin"),
     Bad("SELECT tableoid, id FROM orders", Unsupported, 'system column "tableoid"', "tableoid"),
-    Bad("SELECT o FROM orders AS o", Unsupported, "whole row"),
+    Bad("SELECT count(o.*) AS n FROM (SELECT id FROM orders) AS o", Unsupported, "whole row"),
     Bad("SELECT id FROM orders FOR UPDATE", Unsupported, "FOR UPDATE", "FOR"),
     Bad("SELECT count(*) AS n FROM orders o GROUP BY ROLLUP ((SELECT max(c.id) FROM customers c WHERE c.id < o.id))",
         Unsupported, "GROUP BY a subquery"),

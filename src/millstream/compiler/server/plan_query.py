@@ -41,6 +41,7 @@ from millstream.compiler.server.queries import Canonical
 from millstream.compiler.server.questions import Constant
 from millstream.compiler.server.upstreams import upstreams_under
 from millstream.compiler.server.viewdef import comparable_text
+from millstream.compiler.server.whole_rows import expand_whole_rows
 from millstream.compiler.workaround import for_function
 from millstream.errors import (
     BadQuery,
@@ -211,8 +212,9 @@ def _plan(conn: Connection, asked: _Asked) -> QueryPlan:
     query, settings = asked.query, asked.terms.settings
     with queries.rolled_back(conn), session_settings.under(conn, without_styles(settings)):
         canonical = _read(conn, asked)
+        expanded = expand_whole_rows(conn, canonical)
         with queries.rolled_back(conn):
-            view = queries.temporary_view(conn, canonical.text)
+            view = queries.temporary_view(conn, expanded.text)
             found, names = (
                 definition_digests.digests_under(conn, view),
                 query_names.of_view(conn, view),
@@ -220,14 +222,14 @@ def _plan(conn: Connection, asked: _Asked) -> QueryPlan:
         upstreams = upstreams_under(conn, canonical.text)
         # First: planning evaluates functions of constants, the server's planner does too.
         foreign_code.check_under(
-            conn, found, converted_types(canonical.tree), asked.terms.trusted_roles
+            conn, found, converted_types(expanded.tree), asked.terms.trusted_roles
         )
-        written = asked.written(canonical)
-        called = _check(conn, canonical, written, asked)
+        written = asked.written(expanded)
+        called = _check(conn, expanded, written, asked)
         _check_columns(canonical)
         _check_names([column.name for column in canonical.columns], written)
         catalog = _Catalog(conn, called, asked)
-        relation = build_relation(written or parsed(canonical.text), catalog)
+        relation = build_relation(written or parsed(expanded.text), catalog)
         _check_sources(relation)
         blocks = split_into_blocks(relation, canonical.columns, _Server(conn, settings))
         needed = session_settings.chosen(conn, catalog.settings, settings)
@@ -583,7 +585,7 @@ class _Catalog:
         schema = schema or queries.implicit_schema(self.conn, name)
         oid, kind = queries.relation_kinds(self.conn, [(schema, name)])[schema, name]
         if kind == "v":
-            view = queries.view(self.conn, oid)
+            view = expand_whole_rows(self.conn, queries.view(self.conn, oid))
             # Its text is read again, and a conversion in it may then mean another cast.
             foreign_code.check_under(
                 self.conn, {}, converted_types(view.tree), self.asked.terms.trusted_roles
