@@ -75,7 +75,8 @@ KEPT: tuple[Kept, ...] = (
         ("join",),
         "a derived table shows the row as a column; a column that is added makes a new plan",
         "that of all columns of the table",
-        "as JSON only of types whose text does not depend on the session",
+        "a stream table that shows the row itself (SELECT r) keeps PostgreSQL from adding a column with a default to "
+        "the table",
     ),
     Kept(
         "views, CTEs and subqueries in FROM",

@@ -90,7 +90,7 @@ QUERIES = {
     "subtotals, the first of each": "SELECT DISTINCT ON (a) a, v, max(id) AS m FROM t GROUP BY ROLLUP (a, v) "
     "ORDER BY a, max(id), v LIMIT 3",
     "subtotals and windows": "SELECT a, v, sum(count(*)) OVER w AS s, rank() OVER (ORDER BY max(id), a, v) AS r, "
-    "lag(max(id) + 1, 1, 0) OVER (w ORDER BY min(id)) AS l FROM t GROUP BY GROUPING SETS ((a), (v), (a, v)) "
+    "lag(max(id) + 1, 1, 0) OVER (w ORDER BY min(id), a, v) AS l FROM t GROUP BY GROUPING SETS ((a), (v), (a, v)) "
     "WINDOW w AS (PARTITION BY grouping(a))",
     "by a subquery": "SELECT (SELECT max(u.a) FROM u WHERE u.id = t.id) AS k, a + 1 AS b, count(*) AS n, max(v) AS m "
     "FROM t GROUP BY 1, a + 1 HAVING count(*) > 1",
@@ -102,7 +102,7 @@ QUERIES = {
     "FROM u",
     "whole rows": "SELECT t.id, k, k.* IS NULL AS missing, k.* IS NOT NULL AS full FROM t LEFT JOIN k ON k.id = t.id",
     "whole rows that are counted": "SELECT t.a, count(k.*) AS n, count(*) AS c, "
-    "array_agg(k ORDER BY t.id, k.name) AS r FROM t LEFT JOIN k ON k.id = t.id GROUP BY t.a",
+    "array_agg(k ORDER BY t.id, k.name, k.n) AS r FROM t LEFT JOIN k ON k.id = t.id GROUP BY t.a",
     "whole rows as JSON": "SELECT t.id, row_to_json(k) AS j, to_jsonb(k) AS b FROM t FULL JOIN k ON k.id = t.id",
     "whole rows without a partner": "SELECT t.id, (SELECT array_agg(k ORDER BY n) FROM k WHERE k.id = t.id) AS r "
     "FROM t LEFT JOIN k ON k.n = t.a WHERE k IS NULL",

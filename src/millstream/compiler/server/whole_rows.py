@@ -101,10 +101,17 @@ def _derived(conn: Connection, item: exp.Table) -> exp.Subquery | None:
     names = [column.name for column in relations.columns(conn, oid)]
     if ROW_ID in names or not names:
         return None
-    listed = ", ".join(f"k.{quoted(name)}" for name in names)
-    table = quoted(item.db, item.name)
-    text = f"SELECT {listed}, ROW({listed})::{table} AS {quoted(ROW)} FROM {table} AS k"
+    listed: list[exp.Expression] = [exp.column(name, "k", quoted=True) for name in names]
+    type_ = exp.DataType(this=exp.DType.USERDEFINED, kind=quoted(item.db, item.name))
+    row = exp.Cast(this=exp.Anonymous(this="ROW", expressions=listed), to=type_)
+    table = exp.Table(
+        this=exp.to_identifier(item.name, quoted=True),
+        db=exp.to_identifier(item.db, quoted=True),
+        alias=exp.TableAlias(this=exp.to_identifier("k")),
+    )
+    shown = [*(column.copy() for column in listed), exp.alias_(row, ROW, quoted=True)]
+    select = exp.Select(expressions=shown, from_=exp.From(this=table))
     alias = item.args.get("alias") or exp.TableAlias(this=exp.to_identifier(item.name, quoted=True))
-    derived = exp.Subquery(this=parsed(text), alias=alias.copy())
+    derived = exp.Subquery(this=select, alias=alias.copy())
     derived.set("joins", item.args.get("joins"))
     return derived
