@@ -59,3 +59,10 @@ def test_the_scope_resolves_the_time_to_the_joined_clock() -> None:
     assert found is not None
     assert found.refs == set(joined.rows.right.columns)
     assert found.aliases == {"clock_7"}
+
+
+def test_a_keyword_in_from_reads_the_clock(build: Build) -> None:
+    """It was taken for a table of that name."""
+    relation = build("SELECT u.a, q.d FROM u, CURRENT_DATE q(d)")
+    assert clocks_below(relation) == 1
+    assert [ref.column for ref in relation.columns] == ["a", "d"]

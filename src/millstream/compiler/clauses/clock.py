@@ -81,6 +81,8 @@ def replace_clock_calls(tree: exp.Expression) -> exp.Expression:
     """
 
     def replace(node: exp.Expression) -> exp.Expression:
+        if _is_item(node):
+            return _as_derived_table(node)
         word = _word(node)
         if word == "age" and len(node.expressions) == 1:
             days = Expr(_WORDS["current_date"]).node
@@ -95,6 +97,26 @@ def replace_clock_calls(tree: exp.Expression) -> exp.Expression:
         return Expr(_WORDS[word].format(digits)).node
 
     return transform(tree, replace)
+
+
+def _is_item(node: exp.Expression) -> bool:
+    """Return True for an item of FROM that is a keyword: FROM CURRENT_DATE AS d."""
+    name = node.this if isinstance(node, exp.Table) and not node.db else None
+    return (
+        isinstance(name, exp.Identifier) and not name.quoted and name.name.isupper()
+        and name.name.lower() in _WORDS
+    )  # fmt: skip
+
+
+def _as_derived_table(item: exp.Expression) -> exp.Expression:
+    """Return a keyword in FROM as a subquery of one row."""
+    value = Expr(_WORDS[item.this.name.lower()].format("")).node
+    named = exp.alias_(value, item.args["alias"].columns[0].name, quoted=True)
+    return exp.Subquery(
+        this=exp.Select(expressions=[named]),
+        alias=item.args["alias"].copy(),
+        joins=item.args.get("joins"),
+    )
 
 
 def _word(node: exp.Expression) -> str:
