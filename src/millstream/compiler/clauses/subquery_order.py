@@ -251,7 +251,9 @@ def _items(select: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def _unfold(item: exp.Expression) -> Iterator[exp.Expression]:
-    parentheses = isinstance(item, exp.Subquery) and not isinstance(item.this, exp.Query)
+    # A join in parentheses may begin with another one.
+    queries = exp.Select | exp.SetOperation | exp.Values
+    parentheses = isinstance(item, exp.Subquery) and not isinstance(item.this, queries)
     if parentheses:
         yield from _unfold(item.this)
     else:
