@@ -180,7 +180,8 @@ def test_requests_are_taken_a_hundred_at_a_time_and_without_their_arguments(
     assert len(rows.waiting(conn)) == 100
     begun = rows.start(conn, rows.waiting(conn)[0].id)
     assert begun is not None
-    assert (begun.arguments, begun.tries) == ({"query": "SELECT 1"}, 0)
+    # Its settings are with it.
+    assert (begun.arguments["query"], begun.tries) == ("SELECT 1", 0)
     assert len(rows.waiting(conn)) == 100
 
 
