@@ -6,8 +6,11 @@ both sides are compared by the text that PostgreSQL prints in that session.
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections import Counter
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -16,6 +19,9 @@ from psycopg import sql
 from millstream import Millstream
 
 pytestmark = pytest.mark.spark
+
+# The package has the function of that name; what it calls is patched in the module.
+carry_out = importlib.import_module("millstream.refresh.carry_out")
 
 TABLES = """
     CREATE TABLE events (
@@ -85,6 +91,24 @@ def test_queries_are_exact_under_the_settings_of_their_creator(
     assert report.reason == "QUERY_CHANGED"
     assert _rows(writer, "Apia", query, name) == _rows(writer, "Apia", query, query)
     assert all(ms.verify(name).ok for name, _, _ in tables)
+
+
+def test_rows_that_are_evaluated_without_the_settings_are_noticed(
+    ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A negative control: a refresh that does not set them computes the days of UTC."""
+    writer.execute(TABLES)
+    ms.create_stream_table(
+        "days", "SELECT id, at::date AS d FROM events", settings=SESSIONS["Apia"]
+    )
+    _fill(writer, random.Random(3), 0)
+    with monkeypatch.context() as broken:
+        nothing = SimpleNamespace(under=lambda conn, settings: nullcontext())
+        broken.setattr(carry_out, "session_settings", nothing)
+        ms.refresh("days")
+    assert not ms.verify("days").ok
+    ms.refresh("days", full=True)
+    assert ms.verify("days").ok
 
 
 def _created(ms: Millstream) -> list[tuple[str, str, str]]:
