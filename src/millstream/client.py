@@ -51,12 +51,14 @@ class Millstream:
         cdc_mode: str | None = None,
         owner: str | None = None,
         settings: Mapping[str, str] | None = None,
+        assume_immutable: Sequence[str] | None = None,
     ) -> RefreshReport | None:
         """Create a stream table over a query and fill it; None when `initialize` is off.
 
         It belongs to `owner`, by default the role of the connection, and shows nothing that this
         role may not read. Its query is evaluated with these session `settings`, such as TimeZone;
-        others are those that the dsn gives a session.
+        others are those that the dsn gives a session. `assume_immutable` names STABLE functions of
+        users that depend on their arguments alone.
         """
         return create.create(
             self.app,
@@ -68,6 +70,7 @@ class Millstream:
             cdc_mode=cdc_mode,
             owner=owner,
             settings=settings,
+            assume_immutable=assume_immutable,
         )
 
     @public
@@ -81,6 +84,7 @@ class Millstream:
         cdc_mode: str | None = None,
         owner: str | None = None,
         settings: Mapping[str, str] | None = None,
+        assume_immutable: Sequence[str] | None = None,
     ) -> RefreshReport | None:
         """Create a stream table, or alter the one of that name where it differs; None if no refresh
         was needed.
@@ -95,6 +99,7 @@ class Millstream:
             cdc_mode=cdc_mode,
             owner=owner,
             settings=settings,
+            assume_immutable=assume_immutable,
         )
 
     @public
@@ -106,10 +111,17 @@ class Millstream:
         cdc_mode: str | None = None,
         schedule: str | None = None,
         settings: Mapping[str, str] | None = None,
+        assume_immutable: Sequence[str] | None = None,
     ) -> Validation:
         """What a stream table over a query would be, or why it is refused; nothing is created."""
         return validate.validate(
-            self.app, query, owner, cdc_mode, schedule=schedule, settings=settings
+            self.app,
+            query,
+            owner,
+            cdc_mode,
+            schedule=schedule,
+            settings=settings,
+            assume_immutable=assume_immutable,
         )
 
     @public

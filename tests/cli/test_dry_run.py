@@ -14,9 +14,9 @@ def test_a_dry_run_creates_nothing_and_shows_the_plan(line: Line) -> None:
     line.double.answers["validate"] = validation(notices=("It reads the current time.",))
     options = ("--owner", "me", "--cdc-mode", "wal", "--schedule", "5s")
     ended = line("create", "t", "SELECT 1", "--dry-run", *options)
-    assert line.double.called("validate") == [
-        (("SELECT 1",), {"owner": "me", "cdc_mode": "wal", "schedule": "5s", "settings": None})
-    ]
+    given = {"owner": "me", "cdc_mode": "wal", "schedule": "5s"}
+    pinned = {"settings": None, "assume_immutable": None}
+    assert line.double.called("validate") == [(("SELECT 1",), {**given, **pinned})]
     assert line.double.called("create_stream_table") == []
     shown = (
         "region",

@@ -77,6 +77,8 @@ class StreamTable:
     """
     settings: Mapping[str, str] = field(default_factory=dict, hash=False)
     """The session settings that the result of its query depends on; others are as in all our sessions."""
+    assume_immutable: Sequence[str] = ()
+    """The stable functions that its query calls, which its creator declares immutable."""
     content_frontier: str | None = None
     """A snapshot: what its rows certainly contain of the sources, to any depth."""
 
@@ -188,12 +190,14 @@ class NewStreamTable:
     planned_by: str | None = None
     reads_clock: bool | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    assume_immutable: Sequence[str] = ()
 
 
 def add(conn: Connection, new: NewStreamTable) -> StreamTable:
     """Record a new stream table."""
     key = Jsonb(new.row_key.as_dict()) if new.row_key else None
     row = {**vars(new), "row_key": key, "settings": Jsonb(dict(new.settings))}
+    row["assume_immutable"] = list(new.assume_immutable)
     try:
         with conn.transaction():
             id = conn.execute(_SQL["add"], row).fetchall()[0][0]

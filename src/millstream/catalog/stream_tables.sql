@@ -1,12 +1,12 @@
 -- add --
 INSERT INTO millstream.stream_tables (
     schema_name, name, relid, query, canonical_query, schedule, refresh_mode, status, cdc_mode, row_key,
-    planned_by, reads_clock, settings
+    planned_by, reads_clock, settings, assume_immutable
 )
 VALUES (
     %(schema_name)s, %(name)s, %(relid)s, %(query)s, %(canonical_query)s,
     %(schedule)s, %(refresh_mode)s, %(status)s, %(cdc_mode)s, %(row_key)s,
-    %(planned_by)s, %(reads_clock)s, %(settings)s
+    %(planned_by)s, %(reads_clock)s, %(settings)s, %(assume_immutable)s
 )
 RETURNING id;
 

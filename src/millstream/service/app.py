@@ -340,9 +340,8 @@ def plan_recorded(
             else table.canonical_query
         )
         keys = renames.present_keys(table.row_key.sources, renamed) if table.row_key else {}
-        planned = plan_query(
-            conn, text, qualified=True, keys=keys, terms=Terms(owner, trusted_roles, table.settings)
-        )
+        terms = Terms(owner, trusted_roles, table.settings, table.assume_immutable)
+        planned = plan_query(conn, text, qualified=True, keys=keys, terms=terms)
         dependencies.refuse_cycle(conn, table.id, planned.upstreams)
         target_shape.check(conn, table.id, table.name, table.relid or 0, planned.canonical.columns)
         planned = (

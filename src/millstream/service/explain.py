@@ -40,6 +40,7 @@ class Explanation:
             ("Stream table", _heading(self.table)),
             ("Query, as PostgreSQL reads it", self.table.canonical_query),
             ("Session settings", _settings(self.table.settings)),
+            ("Declared immutable", "\n".join(self.table.assume_immutable)),
             ("Relation", str(self.planned.relation)),
             ("Blocks", "\n".join(str(one) for one in self.planned.blocks)),
             ("Choices", printed_choices(blocks)),
@@ -57,6 +58,7 @@ class Explanation:
         return {
             "name": self.table.name, "schema": self.table.schema_name, "query": self.table.query,
             "canonical_query": self.table.canonical_query, "settings": dict(self.table.settings),
+            "assume_immutable": list(self.table.assume_immutable),
             "relation": str(self.planned.relation),
             "blocks": [str(one) for one in self.planned.blocks], "demand": _of_each(blocks, _demand).splitlines(),
             "choices": [_as_dict(block, choice) for block in blocks for choice in block.choices],

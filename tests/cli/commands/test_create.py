@@ -26,6 +26,8 @@ def test_create_passes_its_arguments_to_the_api(line: Line) -> None:
         "TimeZone=Europe/Berlin",
         "--set",
         "DateStyle=ISO, DMY",
+        "--assume-immutable",
+        "shop.f(integer)",
     )
     ended = line("create", "shop.totals", "SELECT 1", *options)
     given = {
@@ -35,6 +37,7 @@ def test_create_passes_its_arguments_to_the_api(line: Line) -> None:
         "cdc_mode": "wal",
         "owner": "me",
         "settings": {"TimeZone": "Europe/Berlin", "DateStyle": "ISO, DMY"},
+        "assume_immutable": ["shop.f(integer)"],
     }
     assert line.double.called("create_stream_table") == [(("shop.totals", "SELECT 1"), given)]
     assert ended.out.startswith("shop.totals is created. FULL: 1,234 rows read, 1 inserted")

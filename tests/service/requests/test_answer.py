@@ -168,7 +168,7 @@ def test_a_replacement_creates_alters_or_leaves_alone(ms: Millstream, owner: Rol
         ("create_stream_table('other.x', 'SELECT id FROM orders')", "MS004"),
         ("create_stream_table('nowhere.x', 'SELECT id FROM orders')", "MS005"),
         ("create_stream_table('x', 'SELECT id FROM orders', settings => '{\"a\": 1}')", "MS005"),
-        ("create_stream_table('x', 'SELECT id FROM orders', assume_immutable => '{f}')", "MS007"),
+        ("create_stream_table('x', 'SELECT id FROM orders', assume_immutable => '{f}')", "MS005"),
         ("create_stream_table('x', 'SELECT id FROM orders', schedule => 'often')", "MS005"),
         ("request('create', 'x', '{\"query\": \"SELECT id FROM shop.secret\", \"schedule\": \"1m\","
          " \"refresh_mode\": \"AUTO\", \"initialize\": true, \"owner\": \"service\"}')", "MS004"),

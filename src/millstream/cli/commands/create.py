@@ -69,6 +69,13 @@ def run(
         ),
     ] = None,
     settings: SessionSettings = None,
+    assume_immutable: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FUNCTION",
+            help="A STABLE function of yours that depends on its arguments alone; repeat it for more.",
+        ),
+    ] = None,
     initialize: Annotated[bool, typer.Option(help="Fill it now, or at its first refresh.")] = True,
     only_validate: Annotated[
         bool,
@@ -90,7 +97,12 @@ def run(
     if only_validate:
         with opened(ctx, dsn, "planning the query") as client:
             validation = client.validate(
-                text, owner=owner, cdc_mode=capture, schedule=schedule, settings=pinned
+                text,
+                owner=owner,
+                cdc_mode=capture,
+                schedule=schedule,
+                settings=pinned,
+                assume_immutable=assume_immutable or None,
             )
         dry_run.show(validation, as_json=as_json)
         return
@@ -104,6 +116,7 @@ def run(
             cdc_mode=capture,
             owner=owner,
             settings=pinned,
+            assume_immutable=assume_immutable or None,
         )
     if as_json:
         print_json({"name": name, "created": True, "report": report})

@@ -124,6 +124,8 @@ class Terms:
     """The roles whose code it may call."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The session settings with which its text is read; others are those of our sessions."""
+    assumed: Sequence[str] = ()
+    """The stable functions that it takes for immutable, as `queries.Function` names them."""
 
 
 OWN = Terms()
@@ -315,6 +317,8 @@ def _check(
         settings |= clock.settings(canonical.tree, [one.name for one in functions])
     for function in functions:
         depends_on = _settings_of(function)
+        if depends_on is None and function.name in asked.terms.assumed:
+            depends_on = volatility.ASSUMED
         if depends_on is None:
             _check_function(conn, function, canonical, written)
         settings |= depends_on or set()

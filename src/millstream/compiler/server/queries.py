@@ -18,7 +18,7 @@ from millstream.algebra.types import Column
 from millstream.compiler.server import node_tree, position, volatility
 from millstream.compiler.server.viewdef import readable_text
 from millstream.compiler.workaround import for_rejected
-from millstream.errors import BadQuery, LockNotHad, NoRights, Unsupported
+from millstream.errors import BadQuery, BadSetting, LockNotHad, NoRights, Unsupported
 from millstream.postgres import relations
 from millstream.postgres.connection import Connection, users_path
 from millstream.postgres.failures import code_of, failure
@@ -294,6 +294,36 @@ WITH RECURSIVE used (type, printed) AS (
 )
 """
 """The types that are printed or read, and their parts."""
+
+
+def named_functions(conn: Connection, names: Sequence[str]) -> list[Function]:
+    """Return the functions of these names, found along the user's search_path: with the types of
+    their arguments where there are several.
+    """
+    with users_path(conn):
+        oids = [oid for (oid,) in conn.execute(_FUNCTIONS_NAMED, (list(names),))]
+    found = {one.oid: one for one in _looked_up(conn, set(oids) - {None}, set(), set(), set())}
+    return [
+        found[oid] if oid in found else _missing(name)
+        for oid, name in zip(oids, names, strict=True)
+    ]
+
+
+_FUNCTIONS_NAMED = """
+SELECT coalesce(
+    CASE WHEN n LIKE '%%(%%' THEN pg_catalog.to_regprocedure(n)::pg_catalog.oid END,
+    CASE WHEN n NOT LIKE '%%(%%' THEN pg_catalog.to_regproc(n)::pg_catalog.oid END
+)::pg_catalog.int8
+FROM pg_catalog.unnest(%s::pg_catalog.text[]) AS n
+"""
+
+
+def _missing(name: str) -> Function:
+    raise BadSetting.of(
+        "assume_immutable",
+        name,
+        "a function, with the types of its arguments if there are several: shop.f(integer)",
+    )
 
 
 def with_parts(conn: Connection, types: set[int]) -> set[int]:

@@ -31,6 +31,9 @@ PRINTED = frozenset(
 )
 """What the text of a value of an unknown type may depend on."""
 
+ASSUMED = PRINTED | {"default_text_search_config", "lc_numeric", "lc_time"}
+"""What a user's function may depend on that is declared immutable for a stream table."""
+
 TO_TEXT = frozenset(
     {
         "concat", "concat_ws", "format", "textanycat", "anytextcat", "quote_literal", "quote_nullable",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import get_args
@@ -34,7 +35,7 @@ from millstream.scheduler.cadence import Cadence
 from millstream.service import block_tables
 from millstream.service.app import App
 from millstream.service.define.drop import drop_table
-from millstream.service.define.session import OWN, AskingSession, checked, plan
+from millstream.service.define.session import OWN, AskingSession, Pinned, assumed, checked, plan
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
 from millstream.settings import CDC_MODES
@@ -57,6 +58,7 @@ def create(
     cdc_mode: str | None = None,
     owner: str | None = None,
     settings: object = None,
+    assume_immutable: object = None,
     session: AskingSession = OWN,
 ) -> RefreshReport | None:
     """Create a stream table for a role, by default the session's own, and populate it.
@@ -72,11 +74,12 @@ def create(
     schema, bare = _name(app, name)
     app.progress("planning the query", None)
     owner = rights.owner_for(app.conn, owner)
-    pinned = checked(app, session, settings)
+    functions = assumed(app, session, assume_immutable)
+    pinned = Pinned(checked(app, session, settings), functions)
     planned = with_key(app, plan(app, query, owner, session, pinned))
     if (cdc_mode or app.settings.cdc_mode) == "wal":
         transitions.require(app, as_sources(app, planned))
-    asked = _Definition(schema, bare, str(cadence), refresh_mode, cdc_mode, owner)
+    asked = _Definition(schema, bare, str(cadence), refresh_mode, cdc_mode, owner, functions)
     # It is locked until it is populated, so that no other process refreshes it first.
     with ExitStack() as locked:
         table = _recorded(app, locked, asked, planned)
@@ -227,6 +230,7 @@ class _Definition:
     refresh_mode: str
     cdc_mode: str | None
     owner: str
+    assume_immutable: Sequence[str]
 
 
 def _recorded(app: App, locked: ExitStack, asked: _Definition, planned: QueryPlan) -> StreamTable:
@@ -247,6 +251,7 @@ def _recorded(app: App, locked: ExitStack, asked: _Definition, planned: QueryPla
             planned_by=version_stamp(),
             reads_clock=planned.reads_clock,
             settings=planned.settings,
+            assume_immutable=asked.assume_immutable,
         )
         table = stream_tables.add(app.conn, new)
         locked.enter_context(app.mutex.stream_table(table.id, asked.name))

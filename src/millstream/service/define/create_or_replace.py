@@ -8,6 +8,7 @@ from millstream.refresh.report import RefreshReport
 from millstream.service.app import App
 from millstream.service.define.alter import alter
 from millstream.service.define.create import create
+from millstream.service.define.session import OWN, check_assumed
 from millstream.service.verb import verb
 
 
@@ -23,6 +24,7 @@ def create_or_replace(
     cdc_mode: str | None = None,
     owner: str | None = None,
     settings: object = None,
+    assume_immutable: object = None,
 ) -> RefreshReport | None:
     """Create a stream table, or alter the existing one where it differs; return the report of the
     refresh, if any.
@@ -34,13 +36,14 @@ def create_or_replace(
     except NoSuchStreamTable:
         return create(
             app, name, query, schedule=schedule, refresh_mode=refresh_mode, initialize=initialize, cdc_mode=cdc_mode,
-            owner=owner, settings=settings,
+            owner=owner, settings=settings, assume_immutable=assume_immutable,
         )  # fmt: skip
     present = rights.owners(app.conn, [table.relid or 0]).get(table.relid or 0)
     if owner is not None and present is not None and rights.owner_for(app.conn, owner) != present:
         raise BadSetting.of(
             "owner", owner, f'"{present}", the owner of the stream table that is there'
         )
+    check_assumed(app, table, OWN, assume_immutable)
     return alter(
         app, name, query=query, schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode,
         settings=settings,

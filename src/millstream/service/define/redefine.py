@@ -43,7 +43,7 @@ from millstream.service import block_tables
 from millstream.service.app import App
 from millstream.service.define.create import as_sources, with_key
 from millstream.service.define.drop import WAITING
-from millstream.service.define.session import OWN, AskingSession, plan
+from millstream.service.define.session import OWN, AskingSession, Pinned, plan
 from millstream.service.follow_types import convert, empty, naming_obstacles
 from millstream.store import target
 from millstream.store.names import ROW_ID, BlockNames
@@ -69,7 +69,8 @@ def redefine(
     owner = rights.owners(app.conn, [table.relid or 0]).get(table.relid or 0)
     app.progress("planning the query", None)
     text = table.canonical_query if query is None else query
-    planned = with_key(app, plan(app, text, owner, session, {**table.settings, **settings}))
+    pinned = Pinned({**table.settings, **settings}, table.assume_immutable)
+    planned = with_key(app, plan(app, text, owner, session, pinned))
     if query is None:
         planned = replace(planned, query=table.query)
     if (planned.canonical.text, planned.settings) == (table.canonical_query, table.settings):

@@ -28,7 +28,7 @@ from millstream.postgres.failures import translate_error
 from millstream.scheduler.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.define.create import as_sources, with_key
-from millstream.service.define.session import OWN, AskingSession, checked, plan
+from millstream.service.define.session import OWN, AskingSession, Pinned, assumed, checked, plan
 from millstream.service.verb import verb
 from millstream.settings import CDC_MODES
 
@@ -109,6 +109,7 @@ def validate(
     *,
     schedule: str | None = None,
     settings: object = None,
+    assume_immutable: object = None,
     session: AskingSession = OWN,
 ) -> Validation:
     """Plan a query for a role, by default the session's own, without creating anything."""
@@ -118,7 +119,8 @@ def validate(
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
     owner = rights.owner_for(app.conn, owner)
     try:
-        pinned = checked(app, session, settings)
+        functions = assumed(app, session, assume_immutable)
+        pinned = Pinned(checked(app, session, settings), functions)
         planned = with_key(app, plan(app, query, owner, session, pinned))
         if (cdc_mode or app.settings.cdc_mode) == "wal":
             transitions.require(app, as_sources(app, planned))

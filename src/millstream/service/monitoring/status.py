@@ -4,7 +4,7 @@ not start Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -65,6 +65,8 @@ class StreamTableStatus:
     """What its readers should know."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The session settings that its query is evaluated with."""
+    assume_immutable: Sequence[str] = ()
+    """The STABLE functions that its creator declares immutable."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document that `--json` prints."""
@@ -104,6 +106,7 @@ def status(app: App) -> list[StreamTableStatus]:
             one,
             owner=owners.get(table.relid or 0),
             settings=table.settings,
+            assume_immutable=table.assume_immutable,
             notices=tuple(
                 rights.note(policies[o.relid])
                 for o in read.get(table.id, [])

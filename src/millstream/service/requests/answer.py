@@ -57,7 +57,7 @@ from millstream.service import refresh
 from millstream.service.api_boundary import KINDS, check, translate_error
 from millstream.service.app import App
 from millstream.service.define import alter, create, drop, validate
-from millstream.service.define.session import AskingSession, checked
+from millstream.service.define.session import AskingSession, check_assumed, checked
 from millstream.service.verification import verify
 
 if TYPE_CHECKING:
@@ -300,7 +300,6 @@ def _was_made_for(asked: _OpenedRequest, table: StreamTable) -> bool:
 
 def _create_new(asked: _OpenedRequest) -> Document:
     app, request, given = asked.app, asked.request, asked.arguments
-    _refuse_assumed(given)
     new = requests.new_name(app.conn, request, asked.owner)
     if new.schema is None or not new.schema_exists:
         raise BadSetting.of("name", request.stream_table, "a name in a schema that exists")
@@ -318,14 +317,10 @@ def _create_new(asked: _OpenedRequest) -> Document:
         cdc_mode=given.get("cdc_mode"),
         owner=asked.owner,
         settings=given.get("settings"),
+        assume_immutable=given.get("assume_immutable"),
         session=asked.session,
     )
     return {"name": name, "action": "created", "report": _report(asked, report) if report else None}
-
-
-def _refuse_assumed(given: Document) -> None:
-    if given.get("assume_immutable"):
-        raise NotYet.feature("the parameter assume_immutable", "Leave it out.")
 
 
 def _create_or_replace(asked: _OpenedRequest) -> Document:
@@ -348,6 +343,7 @@ def _create_or_replace(asked: _OpenedRequest) -> Document:
         "refresh_mode": (given["refresh_mode"], table.refresh_mode),
         "cdc_mode": (given.get("cdc_mode", table.cdc_mode), table.cdc_mode),
     }
+    check_assumed(asked.app, table, asked.session, given.get("assume_immutable"))
     changed: dict[str, Any] = {name: new for name, (new, old) in wanted.items() if new != old}
     if settings := _changed_settings(asked, table):
         changed["settings"] = settings

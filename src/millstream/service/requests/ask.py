@@ -62,11 +62,13 @@ class ServiceClient:
         cdc_mode: str | None = None,
         owner: str | None = None,
         settings: Mapping[str, str] | None = None,
+        assume_immutable: Sequence[str] | None = None,
     ) -> RefreshReport | None:
         """Create a stream table over a query and populate it; None if `initialize` is off."""
         arguments = {
             "query": query, "schedule": schedule, "refresh_mode": refresh_mode, "initialize": initialize,
             "cdc_mode": cdc_mode, "owner": owner, "settings": settings,
+            "assume_immutable": assume_immutable,
         }  # fmt: skip
         report = self._ask("create", name, arguments)["report"]
         return RefreshReport.from_dict(report) if report else None
