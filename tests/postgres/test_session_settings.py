@@ -8,7 +8,7 @@ from psycopg.conninfo import make_conninfo
 
 from millstream.errors import BadSetting
 from millstream.postgres import session_settings
-from millstream.postgres.connection import Connection, pinned
+from millstream.postgres.connection import Connection, connect, connect_unpinned, pinned
 
 
 def test_names_and_values_are_as_the_server_writes_them(conn: Connection) -> None:
@@ -68,8 +68,16 @@ def test_an_error_within_a_block_ends_its_settings(conn: Connection) -> None:
 def test_the_settings_of_the_user_are_those_of_role_database_and_dsn(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(f"ALTER DATABASE {admin.info.dbname} SET TimeZone = 'Asia/Tokyo'")
+        # A role's timeout must not end the session that asks.
+        admin.execute("ALTER ROLE tester SET statement_timeout = 1")
     dsn = make_conninfo(database, options="-c DateStyle=German")
-    found = session_settings.of_user(dsn)
+    try:
+        found = session_settings.of_user(dsn)
+        with connect_unpinned(dsn, session_settings.NAMES) as conn:
+            assert conn.execute("SHOW statement_timeout").fetchone() == ("0",)
+    finally:
+        with connect(database) as conn:
+            conn.execute("ALTER ROLE tester RESET statement_timeout")
     assert (found["TimeZone"], found["DateStyle"]) == ("Asia/Tokyo", "German, DMY")
 
 

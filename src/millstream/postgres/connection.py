@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -162,14 +162,22 @@ def connect(dsn: str, *, application_name: str = "millstream") -> Connection:
     return connection
 
 
-def _connected(dsn: str, application_name: str, version: int) -> Connection:
-    settings = {**PINNED, **pinned_since(version)}
+def connect_unpinned(dsn: str, names: Collection[str]) -> Connection:
+    """Open a connection with these settings as role, database and dsn have them."""
+    return _connected(dsn, "millstream settings", _versions.get(dsn, 0), unpinned=names)
+
+
+def _connected(
+    dsn: str, application_name: str, version: int, *, unpinned: Collection[str] = ()
+) -> Connection:
+    pinned = {**PINNED, **pinned_since(version)}
+    settings = {name: value for name, value in pinned.items() if name not in unpinned}
     try:
         return psycopg.connect(_with_settings(dsn, application_name, settings), autocommit=True)
     except psycopg.OperationalError as error:
         if any(name in str(error) for name in pinned_since(version)):
             # The server is an older one by now.
-            return _connected(dsn, application_name, 0)
+            return _connected(dsn, application_name, 0, unpinned=unpinned)
         raise ServerDown.unreachable(without_password(dsn), str(error)) from error
 
 

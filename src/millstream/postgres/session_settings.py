@@ -15,11 +15,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
-from millstream.errors import BadSetting, ServerDown
-from millstream.postgres.connection import Connection, users_path, without_password
+from millstream.errors import BadSetting
+from millstream.postgres.connection import Connection, connect_unpinned, users_path
 
 NAMES = (
     "TimeZone",
@@ -126,11 +125,8 @@ def of_user(dsn: str) -> dict[str, str]:
 
     Our own sessions do not show it, since they pin these settings when they start.
     """
-    try:
-        with psycopg.connect(make_conninfo(dsn, application_name="millstream settings")) as conn:
-            return of_session(conn)
-    except psycopg.OperationalError as error:
-        raise ServerDown.unreachable(without_password(dsn), str(error)) from error
+    with connect_unpinned(dsn, NAMES) as conn:
+        return of_session(conn)
 
 
 def chosen(conn: Connection, names: frozenset[str], asked: Mapping[str, str]) -> dict[str, str]:
