@@ -18,7 +18,7 @@ from millstream.catalog.history import Action, HistoryEntry
 from millstream.catalog.installation import install, roles
 from millstream.catalog.processes import leadership
 from millstream.catalog.slots import Slot
-from millstream.catalog.stream_tables import Status, StreamTable
+from millstream.catalog.stream_tables import Advance, Status, StreamTable
 from millstream.catalog.upstreams import Upstream
 from millstream.errors import MillstreamError, RefreshFailed
 from millstream.postgres.connection import Connection
@@ -63,7 +63,9 @@ def fill(
     """Refresh these at one cut."""
     at = NOW - ago
     for table in tables:
-        stream_tables.advance(conn, [table.id], "10:10:", at, action=action, reason="INITIAL")
+        stream_tables.advance(
+            conn, [table.id], Advance("10:10:", at, action=action, reason="INITIAL")
+        )
 
 
 def rows(conn: Connection, query: str, *parameters: object) -> list[dict[str, Any]]:
@@ -95,7 +97,9 @@ def change(conn: Connection, relid: int, action: str = "I", origin: str = "t") -
 def cut(conn: Connection, *tables: StreamTable) -> None:
     """Refresh these at a cut taken now."""
     snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
-    stream_tables.advance(conn, [table.id for table in tables], snapshot, datetime.now(UTC))
+    stream_tables.advance(
+        conn, [table.id for table in tables], Advance(snapshot, datetime.now(UTC))
+    )
 
 
 def wait_for_refresh(conn: Connection, *tables: StreamTable) -> None:
@@ -189,7 +193,7 @@ def test_a_stream_table_for_which_no_change_waits_is_as_of_now(conn: Connection)
     at = NOW - timedelta(hours=2)
     for table in (base, top):
         snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
-        stream_tables.advance(conn, [table.id], snapshot, at)
+        stream_tables.advance(conn, [table.id], Advance(snapshot, at))
     shown = status(conn)
     assert {
         (row["data_timestamp"], row["staleness"], row["is_stale"]) for row in shown.values()
@@ -202,7 +206,7 @@ def test_a_stream_table_for_which_no_change_waits_is_as_of_now(conn: Connection)
     cut(conn, base, top)
     assert not any(row["is_stale"] for row in status(conn).values())
     # What reads the clock is as of its last refresh.
-    stream_tables.advance(conn, [top.id], snapshot, at)
+    stream_tables.advance(conn, [top.id], Advance(snapshot, at))
     conn.execute("UPDATE millstream.stream_tables SET reads_clock = true WHERE name = 'top'")
     assert [row["is_stale"] for row in status(conn).values()] == [False, True]
 
@@ -213,7 +217,7 @@ def test_of_sources_captured_from_wal_it_is_known_up_to_the_cursor(conn: Connect
     conn.execute("UPDATE millstream.stream_tables SET reads_clock = false")
     conn.execute("UPDATE millstream.sources SET cdc_mode = 'WAL'")
     snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
-    stream_tables.advance(conn, [table.id], snapshot, NOW - timedelta(hours=5))
+    stream_tables.advance(conn, [table.id], Advance(snapshot, NOW - timedelta(hours=5)))
     slots.put(conn, Slot("s", "s", 1, 1, "1", 1, 1, 1))
     conn.execute("UPDATE millstream.slots SET updated_at = clock_timestamp() - interval '2 hours'")
 

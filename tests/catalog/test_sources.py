@@ -12,6 +12,7 @@ import pytest
 from millstream.catalog import sources, stream_tables
 from millstream.catalog.installation import install
 from millstream.catalog.sources import CapturedColumn, Source
+from millstream.catalog.stream_tables import Advance
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
 
@@ -69,7 +70,7 @@ def test_readers_their_columns_and_their_frontiers(conn: Connection) -> None:
     first, second = reader(conn, "first"), reader(conn, "second")
     sources.add_dependency(conn, first, 42, ["id", "id"])
     sources.add_dependency(conn, second, 42, ["Größe", "id"])
-    stream_tables.advance(conn, [first], "10:20:12", datetime.now(UTC))
+    stream_tables.advance(conn, [first], Advance("10:20:12", datetime.now(UTC)))
     assert sources.consumers(conn, 42) == [Snapshot(10, 20, (12,)), None]
     assert sources.needed_columns(conn, 42) == ["Größe", "id"]
     assert sources.read_by(conn, first) == [ORDERS]

@@ -12,7 +12,7 @@ from millstream.catalog import blocks, history, sources, stream_tables
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.installation import install
 from millstream.catalog.sources import Source
-from millstream.catalog.stream_tables import StreamTable
+from millstream.catalog.stream_tables import Advance, StreamTable
 from millstream.errors import NameTaken, NoSuchStreamTable
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
@@ -136,7 +136,9 @@ def test_many_move_to_one_frontier_together(conn: Connection) -> None:
     tables = [add(conn, name) for name in "abc"]
     stream_tables.record_failure(conn, tables[0].id, ValueError("broken"))
     ids = [table.id for table in tables[:2]]
-    stream_tables.advance(conn, ids, "10:20:12,15", AT, action="NO_DATA", reason="no_change")
+    stream_tables.advance(
+        conn, ids, Advance("10:20:12,15", AT, action="NO_DATA", reason="no_change")
+    )
     a, b, c = stream_tables.every(conn)
     for moved in (a, b):
         assert (moved.frontier, moved.data_timestamp) == (Snapshot(10, 20, (12, 15)), AT)
@@ -148,14 +150,14 @@ def test_many_move_to_one_frontier_together(conn: Connection) -> None:
         assert (moved.consecutive_errors, moved.last_error) == (0, None)
         assert moved.last_refresh_at is not None
     assert c == tables[2]
-    stream_tables.advance(conn, ids, "20:20:", AT)
+    stream_tables.advance(conn, ids, Advance("20:20:", AT))
     assert stream_tables.get(conn, a.id).last_action == "NO_DATA", "what is not told stays"
 
 
 def test_a_suspended_one_stays_suspended(conn: Connection) -> None:
     table = add(conn, "t")
     stream_tables.set_status(conn, table.id, "SUSPENDED")
-    stream_tables.advance(conn, [table.id], "20:20:", AT)
+    stream_tables.advance(conn, [table.id], Advance("20:20:", AT))
     assert stream_tables.get(conn, table.id).status == "SUSPENDED"
 
 

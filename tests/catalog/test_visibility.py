@@ -17,6 +17,7 @@ import pytest
 
 from millstream.catalog import stream_tables
 from millstream.catalog.installation import install
+from millstream.catalog.stream_tables import Advance
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
 
@@ -108,7 +109,7 @@ def refresh(conn: Connection, names: list[str]) -> None:
             # One that reads what was written in this cut sees that, too.
             snapshot = Snapshot.parse(text)
             frontier = snapshot.including(own) if name != "low" else snapshot
-            stream_tables.advance(conn, [ids[name]], str(frontier), cut_at)
+            stream_tables.advance(conn, [ids[name]], Advance(str(frontier), cut_at))
 
 
 @dataclass

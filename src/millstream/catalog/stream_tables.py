@@ -211,26 +211,24 @@ def attach(conn: Connection, id: int, relid: int) -> None:
     conn.execute(_SQL["attach"], (relid, id))
 
 
-def advance(
-    conn: Connection,
-    ids: Sequence[int],
-    frontier: str,
-    cut_at: datetime,
-    *,
-    action: str | None = None,
-    reason: str | None = None,
-    is_counted: bool = False,
-) -> dict[int, datetime]:
-    """Move stream tables to one frontier, in one statement; return the data timestamp of each.
+@dataclass(frozen=True)
+class Advance:
+    """A move to a new frontier, and what the refresh did."""
 
-    `is_counted`: the scheduler found no change, so the refresh is counted and has no history entry.
+    frontier: str
+    cut_at: datetime
+    action: str | None = None
+    reason: str | None = None
+    is_counted: bool = False
+    """True if the scheduler found no change: the refresh is counted and has no history entry."""
+
+
+def advance(conn: Connection, ids: Sequence[int], to: Advance) -> dict[int, datetime]:
+    """Move stream tables to one frontier, in one statement; return the data timestamp of each.
 
     None of them may read another: a stream table must be moved after those that it reads.
     """
-    row = {
-        "ids": list(ids), "frontier": frontier, "cut_at": cut_at, "action": action, "reason": reason,
-        "no_data": int(is_counted),
-    }  # fmt: skip
+    row = {**vars(to), "ids": list(ids), "no_data": int(to.is_counted)}
     return dict(conn.execute(_SQL["advance"], row).fetchall())
 
 

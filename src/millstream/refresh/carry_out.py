@@ -84,10 +84,7 @@ def _carry_out_block(
         _recurse(means, job, block, access, decision)
         return True
     evaluation = Evaluation(block, means.engine, access, access.tally)
-    names, inner = job.names.at(block.position), block is not job.block
-    apply = Apply(
-        means.conn, block, names, access.tally, inner=inner, row_triggers=job.row_triggers
-    )
+    apply = Apply(means.conn, job, block, access.tally)
     if decision.action != "DIFFERENTIAL":
         apply.whole(evaluation.everything(), evaluation)
         return True
@@ -113,7 +110,7 @@ def _recurse(
     ]
     names = job.names.at(block.position)
     recursion = RecursionRefresh(
-        means.conn, block, names, evaluations, access, means.settings.max_recursion_steps
+        block, names, evaluations, access, means.settings.max_recursion_steps
     )
     if decision.action == "DIFFERENTIAL":
         assert job.table.frontier is not None

@@ -27,7 +27,6 @@ from millstream.algebra.block import RecursionBlock, RecursionTerm
 from millstream.errors import RecursionTooDeep, TargetDiffers
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
-from millstream.postgres.connection import Connection
 from millstream.postgres.copy import fetch
 from millstream.refresh.evaluate import Evaluation
 from millstream.refresh.reads.access_paths import AccessPaths
@@ -42,19 +41,18 @@ class RecursionRefresh:
 
     def __init__(
         self,
-        conn: Connection,
         block: RecursionBlock,
         names: BlockNames,
         evaluations: Sequence[Evaluation],
         access: AccessPaths,
         most_steps: int,
     ) -> None:
-        self.conn = conn
+        self.conn = access.cut.conn
         self.block = block
         self.names = names
         self.terms = list(zip(block.terms, evaluations, strict=True))
         self.access = access
-        self.staged = StagingTables(conn)
+        self.staged = StagingTables(self.conn)
         self.most_steps = most_steps
         self.runs = 0
         self.each_once = block.each_once

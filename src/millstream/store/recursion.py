@@ -12,6 +12,7 @@ same time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from psycopg import sql
@@ -77,7 +78,8 @@ def _staged(block: RecursionBlock, alias: str) -> sql.Composed:
     return listed(staged(sql.Identifier(alias, c.name), c.type) for c in columns_of(block))
 
 
-# -- what the terms give ---------------------------------------------------------------------
+# -- rows that the terms derive
+# ---------------------------------------------------------------------
 
 
 def _columns(block: RecursionBlock, *alias: str) -> list[sql.Identifier]:
@@ -95,49 +97,49 @@ def _part(block: RecursionBlock) -> sql.Composed:
     return row_id([sent_key(c, wire_of(t)) for c, t in zip(columns, types, strict=True)])
 
 
-def _summed(
-    term: RecursionTerm,
-    names: BlockNames,
-    where: sql.Composable,
-    net: sql.Composable,
-    left: sql.SQL,
-) -> sql.Composed:
-    """Return a query of the consolidated rows of a term's delta that match a condition."""
-    columns = [sql.Identifier(column.name) for column in term.block.columns]
-    total = sql.SQL("sum({})::bigint").format(net)
-    grouped = sql.SQL(" GROUP BY {}").format(listed(columns)) if columns else sql.SQL("")
-    return sql.SQL(
-        "(SELECT {columns} FROM {delta} WHERE {where}{grouped} HAVING {total} {left})"
-    ).format(
-        columns=listed([*columns, aliased(total, "__net")]),
-        delta=names.delta,
-        where=where,
-        grouped=grouped,
-        total=total,
-        left=left,
-    )
-
-
 _NET = sql.SQL("__net")
 # What the sum of a row's derivations must be for the row to count.
 _SOME, _LOST, _GAINED = sql.SQL("<> 0"), sql.SQL("< 0"), sql.SQL("> 0")
 
 
-def _given(
-    block: RecursionBlock,
-    names: BlockNames,
-    where: sql.Composable,
-    left: sql.SQL,
-    *,
-    net: sql.Composable = _NET,
-    level: int | None = None,
-) -> sql.Composed:
+@dataclass(frozen=True)
+class _Derivations:
+    """Which derivations count: the rows of a delta that match a condition, and the sign of their
+    sum.
+    """
+
+    where: sql.Composable
+    sign: sql.SQL
+    net: sql.Composable | None = None
+    """The summed expression, if it is not the column `__net`."""
+    level: int | None = None
+    """Only rows of this level."""
+
+
+def _summed(term: RecursionTerm, names: BlockNames, wanted: _Derivations) -> sql.Composed:
+    """Return a query of the consolidated rows of a term's delta that are wanted."""
+    columns = [sql.Identifier(column.name) for column in term.block.columns]
+    total = sql.SQL("sum({})::bigint").format(wanted.net or _NET)
+    grouped = sql.SQL(" GROUP BY {}").format(listed(columns)) if columns else sql.SQL("")
+    return sql.SQL(
+        "(SELECT {columns} FROM {delta} WHERE {where}{grouped} HAVING {total} {sign})"
+    ).format(
+        columns=listed([*columns, aliased(total, "__net")]),
+        delta=names.delta,
+        where=wanted.where,
+        grouped=grouped,
+        total=total,
+        sign=wanted.sign,
+    )
+
+
+def _derived_rows(block: RecursionBlock, names: BlockNames, wanted: _Derivations) -> sql.Composed:
     """Return a query of the rows that all terms derive: part, columns, net."""
     parts = []
     for number, term in enumerate(block.terms):
         own = names.of_term(number)
-        rows = decoded_rows(term.block, own, _summed(term, own, where, net, left))
-        parts.append(_derived(term, rows, level))
+        rows = decoded_rows(term.block, own, _summed(term, own, wanted))
+        parts.append(_derived(term, rows, wanted.level))
     return sql.SQL("SELECT {part} AS part, x.* FROM ({rows}) AS x").format(
         part=_part(block), rows=union_all(parts)
     )
@@ -180,7 +182,7 @@ def level_sql(block: RecursionBlock, names: BlockNames, level: int) -> sql.Compo
     the level before.
     """
     runs = sql.SQL("__run IN (0, {})").format(level)
-    given = _given(block, names, runs, _SOME, level=level)
+    given = _derived_rows(block, names, _Derivations(runs, _SOME, level=level))
     return sql.SQL(
         "INSERT INTO {steps} SELECT part, {columns}, total, {level} FROM ({consolidated}) AS z"
     ).format(
@@ -213,7 +215,9 @@ def lost_sql(block: RecursionBlock, names: BlockNames) -> sql.Composed:
     """Return the statement that deletes stored rows which lost a derivation by the changes
     themselves.
     """
-    return _taken(block, names, _given(block, names, sql.SQL("true"), _LOST), 0)
+    return _taken(
+        block, names, _derived_rows(block, names, _Derivations(sql.SQL("true"), _LOST)), 0
+    )
 
 
 def lost_with_sql(block: RecursionBlock, names: BlockNames, run: int, number: int) -> sql.Composed:
@@ -222,7 +226,9 @@ def lost_with_sql(block: RecursionBlock, names: BlockNames, run: int, number: in
     """
     where = sql.SQL("__run = {run} OR (__run = 0 AND __net > 0)").format(run=run)
     net = sql.SQL("CASE __run WHEN {run} THEN __net ELSE -__net END").format(run=run)
-    return _taken(block, names, _given(block, names, where, _GAINED, net=net), number)
+    return _taken(
+        block, names, _derived_rows(block, names, _Derivations(where, _GAINED, net=net)), number
+    )
 
 
 def _taken(
@@ -282,14 +288,16 @@ def found_sql(
     yet.
     """
     where = sql.SQL("__run IN ({})").format(listed(map(sql.Literal, runs)))
-    return _new(block, names, _given(block, names, where, _GAINED), number, full=full)
+    return _new(
+        block, names, _derived_rows(block, names, _Derivations(where, _GAINED)), number, full=full
+    )
 
 
 def rederived_sql(block: RecursionBlock, names: BlockNames, run: int) -> sql.Composed:
     """Return the statement that inserts again deleted rows which have a derivation from the
     remaining rows.
     """
-    given = _given(block, names, sql.SQL("__run = {}").format(run), _GAINED)
+    given = _derived_rows(block, names, _Derivations(sql.SQL("__run = {}").format(run), _GAINED))
     of_them = sql.SQL(
         "SELECT g.* FROM ({given}) AS g WHERE g.part IN (SELECT o.part FROM {gone} AS o)"
     ).format(given=given, gone=names.gone)

@@ -40,7 +40,8 @@ def now(conn: Connection) -> Snapshot:
 
 
 def advance(conn: Connection, *ids: int, to: Snapshot | None = None) -> None:
-    stream_tables.advance(conn, ids, str(to or now(conn)), datetime.now(UTC))
+    advanced = stream_tables.Advance(str(to or now(conn)), datetime.now(UTC))
+    stream_tables.advance(conn, ids, advanced)
 
 
 def waiting(conn: Connection, t: Watched) -> list[int]:

@@ -95,7 +95,8 @@ def _run(
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             changes += orders.check().images
-            stream_tables.advance(conn, [table.id], str(orders.frontier), datetime.now(UTC))
+            to = stream_tables.Advance(str(orders.frontier), datetime.now(UTC))
+            stream_tables.advance(conn, [table.id], to)
             pruned(conn, [orders.source.relid])
             checks += 1
     finally:

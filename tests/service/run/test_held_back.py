@@ -55,7 +55,7 @@ def test_a_large_buffer_is_reported_with_the_readers_that_it_waits_for(
     )
     sources.add_dependency(conn, table.id, relid, ["id"])
     snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
-    stream_tables.advance(conn, [table.id], snapshot, datetime.now(UTC))
+    stream_tables.advance(conn, [table.id], stream_tables.Advance(snapshot, datetime.now(UTC)))
     listener = another()
     listener.execute("LISTEN millstream_alert")
     work = Upkeep(leadership.take_over(conn, uuid4()))

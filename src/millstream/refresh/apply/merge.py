@@ -28,11 +28,11 @@ from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.postgres.connection import Connection, users_path
 from millstream.postgres.copy import fetch
+from millstream.refresh.job import Job
 from millstream.refresh.report import Tally
 from millstream.refresh.staging_tables import StagingTables
 from millstream.spark.parts import Result
 from millstream.store import group_rows, materialized_rows, staging, state, target
-from millstream.store.names import BlockNames
 
 
 class Groups(Protocol):
@@ -50,22 +50,13 @@ class Apply:
     chain.
     """
 
-    def __init__(
-        self,
-        conn: Connection,
-        block: Block,
-        names: BlockNames,
-        tally: Tally,
-        *,
-        inner: bool = False,
-        row_triggers: str = "",
-    ) -> None:
+    def __init__(self, conn: Connection, job: Job, block: Block, tally: Tally) -> None:
         self.conn = conn
         self.block = block
-        self.names = names
+        self.names = job.names.at(block.position)
         self.tally = tally
-        self.inner = inner
-        self.row_triggers = row_triggers
+        self.inner = block is not job.block
+        self.row_triggers = job.row_triggers
         """Triggers of the user's that may change a row before it is written."""
         self.staged = StagingTables(conn)
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from millstream.catalog import history, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
+from millstream.catalog.stream_tables import Advance
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import notifications
@@ -21,11 +22,9 @@ def record(conn: Connection, now: Cut, job: Job, report: RefreshReport) -> Refre
     """Record frontier and history, in the transaction of the rows; return the report with its data
     timestamp.
     """
-    id, frontier = job.table.id, str(report.frontier)
-    moments = stream_tables.advance(
-        conn, [id], frontier, now.taken_at, action=report.action, reason=report.reason
-    )
-    dated = replace(report, data_timestamp=moments[id])
+    to = Advance(str(report.frontier), now.taken_at, report.action, report.reason)
+    moments = stream_tables.advance(conn, [job.table.id], to)
+    dated = replace(report, data_timestamp=moments[job.table.id])
     history.add(conn, _entry(job, dated, now.taken_at))
     _announce(conn, job, dated)
     failpoint("frontier_advanced")
@@ -45,11 +44,9 @@ def record_idle(
         by_frontier.setdefault(now.frontier(relids_read(job)), []).append(job)
     reports = dict[int, RefreshReport]()
     for frontier, idle in by_frontier.items():
-        ids = [job.table.id for job in idle]
-        moments = stream_tables.advance(
-            conn, ids, str(frontier), now.taken_at, action="NO_DATA", reason="NO_CHANGE",
-            is_counted=initiated_by == "SCHEDULER",
-        )  # fmt: skip
+        is_counted = initiated_by == "SCHEDULER"
+        to = Advance(str(frontier), now.taken_at, "NO_DATA", "NO_CHANGE", is_counted)
+        moments = stream_tables.advance(conn, [job.table.id for job in idle], to)
         reports |= {
             job.table.id: _idle(now, job, initiated_by, frontier, moments[job.table.id])
             for job in idle

@@ -35,19 +35,33 @@ class Difference:
     sample: tuple[dict[str, Any], ...]
 
 
+@dataclass(frozen=True)
+class ComparedColumns:
+    """The columns of a stream table, and how their values are compared."""
+
+    columns: Sequence[Column]
+    rounded: Sequence[str] = ()
+    """The names of columns whose last digits depend on the order of additions."""
+    chosen: bool = False
+    """True if the query chooses among equal values."""
+
+    @property
+    def names(self) -> sql.Composed:
+        return listed(sql.Identifier(column.name) for column in self.columns)
+
+    @property
+    def values(self) -> sql.Composed:
+        """The expressions that are compared."""
+        return listed(
+            _compared(column, column.name in self.rounded, self.chosen) for column in self.columns
+        )
+
+
 def compare(
-    conn: Connection,
-    query: Printed,
-    target: sql.Identifier,
-    columns: Sequence[Column],
-    rounded: Sequence[str] = (),
-    *,
-    chosen: bool = False,
+    conn: Connection, query: Printed, target: sql.Identifier, columns: ComparedColumns
 ) -> Difference:
     """Read the stream table and its query in one statement, in the caller's transaction, and
     subtract each from the other.
-
-    `chosen`: the query chooses among equal values.
     """
     bags = sql.SQL(
         "WITH expected AS MATERIALIZED (SELECT {compared} FROM ({query}) AS q ({names})), "
@@ -55,9 +69,9 @@ def compare(
         "missing AS MATERIALIZED (SELECT * FROM expected EXCEPT ALL SELECT * FROM actual), "
         "extra AS MATERIALIZED (SELECT * FROM actual EXCEPT ALL SELECT * FROM expected) "
     ).format(
-        compared=listed(_compared(column, column.name in rounded, chosen) for column in columns),
+        compared=columns.values,
         query=query,
-        names=listed(sql.Identifier(column.name) for column in columns),
+        names=columns.names,
         target=target,
     )
     sizes = sql.SQL(

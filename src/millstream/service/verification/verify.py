@@ -23,7 +23,13 @@ from millstream.refresh.report import RefreshReport
 from millstream.service.app import App
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
-from millstream.service.verification.compare import Difference, chooses, compare, rounded_columns
+from millstream.service.verification.compare import (
+    ComparedColumns,
+    Difference,
+    chooses,
+    compare,
+    rounded_columns,
+)
 from millstream.service.verification.verification import Verification
 
 
@@ -76,10 +82,9 @@ def compared(conn: Connection, job: Job, report: RefreshReport) -> Verification:
     """Compare, in the transaction of the cut."""
     rounded = rounded_columns(job.blocks)
     columns = [output.column for output in job.block.outputs]
-    query, chosen = with_total_order(job.table.canonical_query, columns), chooses(job.blocks)
-    found: Difference = compare(
-        conn, Printed(query), job.names.target, columns, rounded, chosen=chosen
-    )
+    query = Printed(with_total_order(job.table.canonical_query, columns))
+    compared_columns = ComparedColumns(columns, rounded, chooses(job.blocks))
+    found: Difference = compare(conn, query, job.names.target, compared_columns)
     ok = found.missing == 0 and found.extra == 0
     return Verification(
         job.table.name,
