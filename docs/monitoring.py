@@ -241,10 +241,13 @@ MONITORS = (
             "data_timestamp", "staleness", "last_refresh_at", "last_action", "last_reason", "consecutive_errors",
             "last_error_code", "id", "is_stale", "held_back_by", "transient_errors", "last_transient_error_code",
             "last_error", "next_try_at", "no_data_refreshes", "last_verified_at", "last_verified_ok", "rows",
-            "size_bytes", "needs_reinit", "upstreams", "query",
+            "size_bytes", "needs_reinit", "upstreams", "query", "settings",
         ),
         f"{_TESTS}::test_after_a_truncation_or_a_gap_the_next_refresh_reinitialises",
-        {"cdc_mode": "How it wants its sources captured: trigger, auto or wal; NULL: as the setting says."},
+        {
+            "cdc_mode": "How it wants its sources captured: trigger, auto or wal; NULL: as the setting says.",
+            "settings": "The session settings that its query is evaluated with, as far as its result depends on them.",
+        },
     ),
     Monitor(
         "pg_stat_stream_tables", "SELECT * FROM millstream.pg_stat_stream_tables",
