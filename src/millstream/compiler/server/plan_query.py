@@ -39,6 +39,7 @@ from millstream.compiler.server.json_paths import check_paths
 from millstream.compiler.server.node_tree import converted_types
 from millstream.compiler.server.queries import Canonical
 from millstream.compiler.server.questions import Constant
+from millstream.compiler.server.row_ids import without_row_ids
 from millstream.compiler.server.upstreams import upstreams_under
 from millstream.compiler.server.viewdef import comparable_text
 from millstream.compiler.server.whole_rows import expand_whole_rows
@@ -213,7 +214,7 @@ class _Asked:
 def _plan(conn: Connection, asked: _Asked) -> QueryPlan:
     query, settings = asked.query, asked.terms.settings
     with queries.rolled_back(conn), session_settings.under(conn, without_styles(settings)):
-        canonical = _read(conn, asked)
+        canonical = without_row_ids(conn, _read(conn, asked))
         expanded = expand_whole_rows(conn, canonical)
         with queries.rolled_back(conn):
             view = queries.temporary_view(conn, expanded.text)
