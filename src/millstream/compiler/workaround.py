@@ -41,7 +41,8 @@ def for_function(signature: str, volatility: str, *, built_in: bool) -> str:
     'If its result depends on its arguments alone, say so: ALTER FUNCTION score(integer) IMMUTABLE.'
     """
     if not built_in:
-        return f"If its result depends on its arguments alone, say so: ALTER FUNCTION {signature} IMMUTABLE."
+        named = "name it in assume_immutable, or " if volatility == "stable" else ""
+        return f"If its result depends on its arguments alone, {named}say so: ALTER FUNCTION {signature} IMMUTABLE."
     return _FUNCTIONS.get(signature.partition("(")[0], VIEW)
 
 
