@@ -27,7 +27,6 @@ REFUSED = frozenset(
         "users_by_email_ignoring_case",
         "similar_names",
         "subscriptions_active_per_day",
-        "mrr_by_month",
         "group_by_range",
         "group_by_interval",
         "group_by_composite",

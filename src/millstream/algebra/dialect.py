@@ -272,9 +272,9 @@ class Verbatim(Postgres):
             return self._prev.text
 
         def _parse_wrapped_select(self, table: bool = False) -> exp.Expr | None:
-            # (LATERAL (...) AS a JOIN b ON ...): sqlglot expects no join after LATERAL there.
+            # (LATERAL (...) AS a JOIN b ON ...): sqlglot expects no join after LATERAL or UNNEST there.
             item = super()._parse_wrapped_select(table)
-            if isinstance(item, exp.Lateral):
+            if isinstance(item, exp.Lateral | exp.Unnest):
                 item.set("joins", list(self._parse_joins()))
             return item
 
@@ -387,8 +387,13 @@ class Verbatim(Postgres):
             return f"{self.sql(expression, 'this')} USING {operator} NULLS {nulls}"
 
         def lateral_sql(self, expression: exp.Lateral) -> str:
-            joins = "".join(self.sql(join) for join in expression.args.get("joins") or ())
-            return super().lateral_sql(expression) + joins
+            return super().lateral_sql(expression) + self._joins_sql(expression)
+
+        def unnest_sql(self, expression: exp.Unnest) -> str:
+            return super().unnest_sql(expression) + self._joins_sql(expression)
+
+        def _joins_sql(self, expression: exp.Expression) -> str:
+            return "".join(self.sql(join) for join in expression.args.get("joins") or ())
 
         def tablealias_sql(self, expression: exp.TableAlias) -> str:
             """Print column definitions without a name, in ROWS FROM: f(x) AS (a int)."""

@@ -175,6 +175,11 @@ class Scan(Relation):
         return (self.alias, *(expansion.alias for expansion in self.expansions))
 
     @property
+    def single_row(self) -> bool:
+        """True if it always has one row: its functions may return several for the table's one."""
+        return self.table.single and not self.expansions
+
+    @property
     def inputs(self) -> tuple[Relation, ...]:
         return ()
 

@@ -52,6 +52,34 @@ def test_values_may_stand_first_in_a_join(law: Law) -> None:
 
 
 @pytest.mark.spark
+def test_a_function_may_stand_first_in_a_join(law: Law) -> None:
+    """After unnest the parser expected no join; a condition that only PostgreSQL evaluates, between
+    a function's column and a table, was an internal error.
+    """
+    law.change(
+        "CREATE TABLE o (id int PRIMARY KEY, q int, r int4range, t text);"
+        "INSERT INTO o SELECT i, i % 3, int4range(i, i + 2), 'ab' || i FROM generate_series(1, 6) AS i"
+    )
+    queries = {
+        "unnest": "SELECT w, o.id FROM unnest(ARRAY[1, 2]) AS w JOIN o ON o.q = w",
+        "with ordinality": "SELECT w, n, o.id FROM unnest(ARRAY[1, 2]) WITH ORDINALITY AS w (w, n) "
+        "LEFT JOIN o ON o.q = n",
+        "in parentheses": "SELECT o.id, w, p.t FROM o LEFT JOIN (unnest(ARRAY[1, 2]) AS w JOIN o AS p ON p.id = w) "
+        "ON o.q = w",
+        "only PostgreSQL": "SELECT m, o.id FROM generate_series(1, 5) AS m JOIN o ON o.r @> m",
+        "of a list": "SELECT w, count(*) AS n FROM unnest(ARRAY['1', 'b[2-4]']) AS w JOIN o ON o.t ~ w GROUP BY w",
+        "of values": "SELECT v.m, o.id FROM (VALUES (2), (4)) AS v (m) JOIN o ON o.r @> v.m",
+    }
+    law.holds_for(
+        queries,
+        [
+            "INSERT INTO o VALUES (7, 2, '[2,9)', 'b2'), (8, NULL, NULL, NULL); DELETE FROM o WHERE id = 1",
+            "UPDATE o SET r = '[4,4]', t = 'x1'; DELETE FROM o WHERE q = 2",
+        ],
+    )
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize(
     "query",
     [

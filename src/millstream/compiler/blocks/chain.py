@@ -341,7 +341,7 @@ class Chain:
         )
         if isinstance(block, Unsupported):
             return block
-        if _is_cross_product(block) and not _only_single_rows(flat.region):
+        if _is_cross_product(block) and not _multiplies_by_constants(flat.region):
             return flat
         unbounded = (
             column.name
@@ -515,7 +515,15 @@ def _refs_in_order(expressions: Iterable[Expr]) -> list[Ref]:
 
 def _only_single_rows(region: Region) -> bool:
     """True if each item of a region is a table of one row: their join is one row too."""
-    return all(isinstance(item, Scan) and item.table.single for item in region.items)
+    return all(isinstance(item, Scan) and item.single_row for item in region.items)
+
+
+def _multiplies_by_constants(region: Region) -> bool:
+    """Return True if all items but one are rows that the query's text determines, as those of
+    generate_series(1, 31) are.
+    """
+    tables = [item for item in region.items if not (isinstance(item, Scan) and item.table.single)]
+    return len(tables) <= 1
 
 
 def _single_row_scans(region: Region) -> dict[str, Scan]:
@@ -526,9 +534,7 @@ def _single_row_scans(region: Region) -> dict[str, Scan]:
     """
     if _only_single_rows(region):
         return {}
-    return {
-        item.alias: item for item in region.items if isinstance(item, Scan) and item.table.single
-    }
+    return {item.alias: item for item in region.items if isinstance(item, Scan) and item.single_row}
 
 
 def _without_conditions(

@@ -54,11 +54,7 @@ def push_temporal_filters(
     Single rows that only these conditions read are removed from the branch.
     """
     branch_names = BranchNames(flat.region)
-    singles = frozenset(
-        alias
-        for alias, scan in branch_names.scans.items()
-        if scan.table.single and not scan.expansions
-    )
+    singles = frozenset(alias for alias, scan in branch_names.scans.items() if scan.single_row)
     if not singles:
         return flat, {}
     rule = _Rule(branch_names, singles, server)

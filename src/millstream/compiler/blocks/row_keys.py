@@ -47,7 +47,7 @@ def _has_key(scan: Scan) -> bool:
 
     It does not identify the rows of a set-returning function.
     """
-    return not scan.expansions and (bool(scan.table.key) or scan.table.single)
+    return scan.single_row or (bool(scan.table.key) and not scan.expansions)
 
 
 def _pairs(region: Region) -> Pairs:

@@ -76,7 +76,7 @@ def function_item(item: exp.Expression) -> FunctionItem:
     alias = item.args.get("alias") or call.args.get("alias")
     assert alias is not None, f"the server names every function in FROM: {item}"
     bare = call.copy()
-    for name in ("alias", "offset"):
+    for name in ("alias", "offset", "joins"):
         if bare.args.get(name):
             bare.set(name, None)
     if any(isinstance(column, exp.ColumnDef) for column in alias.columns):
