@@ -677,8 +677,8 @@ REFUSED: tuple[Refused, ...] = (
         "an expression of one table",
     ),
     Refused(
-        "grouping by a type whose equality is different in Spark",
-        "SELECT DISTINCT extra FROM customers",
+        "grouping by citext, an array of numeric or float, or text of a nondeterministic collation",
+        "SELECT DISTINCT ARRAY[rate] AS rates FROM orders",
         "MS102",
         "grouping by",
         "its text",

@@ -85,14 +85,6 @@ REFUSED = [
             (f"SELECT c.id, o.id AS o, {LIKE} AS x FROM customers c CROSS JOIN orders o CROSS JOIN words w",
              "SELECT id, o FROM step1 WHERE x")),
     # -- grouping
-    Refused("SELECT doc, count(*) AS n FROM orders GROUP BY doc", "Group by x::text",
-            ("SELECT doc::text AS doc, count(*) AS n FROM orders GROUP BY doc::text",), same=False),
-    Refused("SELECT length, count(*) AS n FROM orders GROUP BY length", "extract(epoch FROM x)",
-            ("SELECT extract(epoch FROM length) AS k, count(*) AS n FROM orders GROUP BY 1",), same=False),
-    Refused("SELECT span, count(*) AS n FROM orders GROUP BY span", "Group by lower(x) and upper(x)",
-            ("SELECT lower(span) AS a, upper(span) AS b, count(*) AS n FROM orders GROUP BY 1, 2",), same=False),
-    Refused("SELECT p, count(*) AS n FROM orders GROUP BY p", "Group by its fields: (x).a, (x).b",
-            ("SELECT (p).a AS a, (p).b AS b, count(*) AS n FROM orders GROUP BY 1, 2",), same=False),
     Refused("SELECT count(*) AS n FROM orders o "
             "GROUP BY ROLLUP ((SELECT max(c.id) FROM customers c WHERE c.id < o.id))",
             "Compute it in a subquery of FROM, and group by its column",

@@ -95,7 +95,7 @@ BAD = [
     Bad("SELECT id, current_user AS who FROM orders", MillstreamError, "current_user", "current_user"),
     Bad("SELECT c.id FROM customers c CROSS JOIN orders o JOIN customers d ON o.note || c.region < d.region",
         Unsupported, "over several tables"),
-    Bad("SELECT limits, count(*) FROM customers GROUP BY limits", Unsupported, "grouping by"),
+    Bad("SELECT ARRAY[id::numeric] AS x, count(*) FROM customers GROUP BY 1", Unsupported, "grouping by"),
     Bad("SELECT id FROM frozen", BadSource, "frozen"),
     Bad("SELECT id FROM fleeting", BadSource, "fleeting"),
     Bad("SELECT relname FROM pg_class", BadSource, "pg_class"),

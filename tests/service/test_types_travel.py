@@ -66,6 +66,7 @@ KEYS = [
     "boolean", "smallint", "integer", "bigint", "numeric(12,2)", "numeric", "real", "double precision", "text",
     'text COLLATE "C"', "varchar(20)", "char(5)", "bpchar", "date", "time", "timetz", "timestamp", "timestamptz",
     "uuid", "bytea", "int[]", "text[]", "mood", "posint", "inet", "cidr", "macaddr", "bit(3)", "bit varying", "pg_lsn",
+    "jsonb", "interval",
 ]  # fmt: skip
 # PostgreSQL has min() and max() of them.
 EXTREMES = [

@@ -37,6 +37,10 @@ class PgType:
     """The output function, schema-qualified, where the type underneath is user-defined; see
     `text_io`.
     """
+    parts: tuple[str, ...] = ()
+    """For an array or a composite: the bare names of the types that it consists of, at any depth;
+    `enum` for enums, `nondeterministic` beside a text of such a collation.
+    """
 
     def __post_init__(self) -> None:
         if not self.name or not self.base:

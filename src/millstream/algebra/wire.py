@@ -82,21 +82,40 @@ _CANONICAL_TEXT = frozenset(
     ]
 )
 _ORDERED_TEXT = frozenset({"uuid", "bytea"})
-_CANONICAL_ELEMENTS = frozenset(
-    [
-        "bool",
-        "int2",
-        "int4",
-        "int8",
-        "text",
-        "varchar",
-        "date",
-        "timestamp",
-        "timestamptz",
-        "uuid",
-        "oid",
-    ]
+# Types whose text is their value, where they are parts of arrays and composites.
+_CANONICAL_PARTS = _CANONICAL_TEXT | {
+    "bool",
+    "int2",
+    "int4",
+    "int8",
+    "text",
+    "varchar",
+    "date",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "enum",
+}
+# Ranges of which equal ones have equal bounds, as text too; those of integers and days are made so.
+_CANONICAL_RANGES = frozenset(
+    f"{subtype}{kind}"
+    for subtype in ("int4", "int8", "date", "ts", "tstz")
+    for kind in ("range", "multirange")
 )
+_CANONICAL_PARTS |= _CANONICAL_RANGES
+
+# jsonb keeps the digits of its numbers. In its text, a string is what is in quotes; elsewhere, zeros
+# at the end of a fraction are no part of the value.
+_JSON_ZEROS = r"""("(?:[^"\\]|\\.)*")|(\.[0-9]*[1-9])0+(?![0-9])|\.0+(?![0-9])"""
+_BOUNDS = "(CASE WHEN lower_inc({x}) THEN '[' ELSE '(' END || CASE WHEN upper_inc({x}) THEN ']' ELSE ')' END)"
+# Equal values of these types print differently: a key travels in one form, and the group stores
+# what it shows beside it.
+_REWRITTEN = {
+    "jsonb": "regexp_replace({x}::text, '" + _JSON_ZEROS + r"', '\1\2', 'g')::jsonb",
+    "interval": "justify_interval({x})",
+    "numrange": "CASE WHEN {x} IS NULL OR isempty({x}) THEN {x} ELSE "
+    f"numrange(trim_scale(lower({{x}})), trim_scale(upper({{x}})), {_BOUNDS}) END",
+}
 
 
 @dataclass(frozen=True)
@@ -223,6 +242,13 @@ def wire_of(type_: PgType) -> Wire:
     return _as_text(type_)
 
 
+def is_rewritten(type_: PgType) -> bool:
+    """True if equal values of a type print differently, and a key of it travels in one form: jsonb,
+    interval, numrange.
+    """
+    return type_.kind in ("base", "range") and type_.base in _REWRITTEN and not type_.output
+
+
 def prints_alike(type_: PgType) -> bool:
     """True if equal values of a type print alike: there is no 1.0 beside 1.00, and no 'a' beside
     'A'.
@@ -261,20 +287,28 @@ def _is_bpchar(type_: PgType) -> bool:
 
 
 def _as_text(type_: PgType) -> Wire:
-    canonical = (
-        type_.kind == "enum"
-        or (type_.kind == "base" and type_.base in _CANONICAL_TEXT)
-        or (
-            type_.kind == "array"
-            and type_.element in _CANONICAL_ELEMENTS
-            and type_.collation != "nondeterministic"
-        )
-    )
     ordered = type_.kind == "base" and type_.base in _ORDERED_TEXT
     encode = (
         text_io.output_sql("\0", type_).replace("{", "{{").replace("}", "}}").replace("\0", "{x}")
     )
-    return Wire("string", "string", encode, equal=canonical, ordered=ordered)
+    if is_rewritten(type_):
+        return Wire("string", "string", encode, equal=True, canonical=_REWRITTEN[type_.base])
+    return Wire("string", "string", encode, equal=_has_canonical_text(type_), ordered=ordered)
+
+
+def _has_canonical_text(type_: PgType) -> bool:
+    """True if values of a type are equal exactly when their texts are."""
+    match type_.kind:
+        case "enum":
+            return True
+        case "base":
+            return type_.base in _CANONICAL_TEXT
+        case "range":
+            return type_.base in _CANONICAL_RANGES
+        case "array" | "composite":
+            parts = set(type_.parts or (type_.element or "",))
+            return parts <= _CANONICAL_PARTS and type_.collation != "nondeterministic"
+    return False
 
 
 def number_wire_of(type_: PgType) -> Wire | None:

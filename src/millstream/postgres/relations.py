@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import sql
 
@@ -132,13 +133,18 @@ def pg_types(conn: Connection, asked: Sequence[tuple[int, int, int]]) -> list[Pg
     rows = conn.execute(_SQL["types"], (oids, typmods, collations)).fetchall()
     if len(rows) != len(each):
         raise ValueError(f"unknown type among {oids}")
-    found = {
-        one: PgType(oid, name, base, kind, *_precision(base, typmod), element, collation, *rest)
-        for one, (oid, name, base, kind, typmod, element, collation, *rest) in zip(
-            each, rows, strict=True
-        )
-    }
+    types = [_type_of(row) for row in rows]
+    found = dict(zip(each, types, strict=True))
     return [found[one] for one in asked]
+
+
+# A row of the query has values of several types.
+def _type_of(row: Sequence[Any]) -> PgType:
+    oid, name, base, kind, typmod, element, collation, comparable, underlying, output, parts = row
+    precision, scale = _precision(base, typmod)
+    return PgType(
+        oid, name, base, kind, precision, scale, element, collation, comparable, underlying, output, tuple(parts)
+    )  # fmt: skip
 
 
 def from_outside(conn: Connection, oids: Sequence[int]) -> bool:

@@ -216,7 +216,24 @@ SELECT
             JOIN pg_namespace AS n ON n.oid = f.pronamespace
             WHERE f.oid = t.typoutput
         )
-    END AS output
+    END AS output,
+    CASE
+        WHEN t.element <> 0 OR t.typtype = 'c' THEN ARRAY(
+            SELECT DISTINCT CASE WHEN i.typtype = 'e' THEN 'enum' ELSE i.typname::text END
+            FROM parts AS p
+            JOIN named AS i ON i.oid = p.type
+            WHERE p.place = q.place AND i.element = 0 AND i.typtype NOT IN ('c', 'd')
+            UNION
+            SELECT 'nondeterministic'
+            FROM parts AS p
+            JOIN named AS i ON i.oid = p.type AND i.typtype = 'c'
+            JOIN pg_attribute AS a ON a.attrelid = i.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+            JOIN pg_collation AS n ON n.oid = a.attcollation AND NOT n.collisdeterministic
+            WHERE p.place = q.place
+            ORDER BY 1
+        )
+        ELSE '{}'
+    END AS parts
 FROM asked AS q
 JOIN bases AS b ON b.place = q.place
 JOIN named AS d ON d.oid = q.oid

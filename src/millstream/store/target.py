@@ -292,7 +292,8 @@ def _equal(one: sql.Composable, other: sql.Composable) -> sql.Composed:
 
 
 def _some_null(columns: list[sql.Identifier]) -> sql.Composed:
-    return one_of(sql.SQL("{} IS NULL").format(column) for column in columns)
+    # A row of NULLs, of a composite type, IS NULL too; it is not distinct from itself only.
+    return one_of(sql.SQL("{} IS NOT DISTINCT FROM NULL").format(column) for column in columns)
 
 
 # -- groups and keyed rows -------------------------------------------------------------------
@@ -394,7 +395,10 @@ def _matches(block: Block) -> list[sql.Composable]:
         return [equal]
     some_null = _some_null([new for _, new in pairs])
     same = all_of(
-        sql.SQL("({0} = {1} OR ({0} IS NULL AND {1} IS NULL))").format(*pair) for pair in pairs
+        sql.SQL(
+            "({0} = {1} OR ({0} IS NOT DISTINCT FROM NULL AND {1} IS NOT DISTINCT FROM NULL))"
+        ).format(*pair)
+        for pair in pairs
     )
     return [
         sql.SQL("{} WHERE NOT ({})").format(equal, some_null),

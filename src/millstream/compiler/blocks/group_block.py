@@ -16,10 +16,18 @@ from millstream.algebra.block import (
 )
 from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
-from millstream.algebra.relation import Aggregate, Filter, Measure, Named, Project, Relation
+from millstream.algebra.relation import (
+    Aggregate,
+    Call,
+    Filter,
+    Measure,
+    Named,
+    Project,
+    Relation,
+)
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column, PgType
-from millstream.algebra.wire import wire_of
+from millstream.algebra.wire import is_rewritten, wire_of
 from millstream.compiler.blocks import aggregate_state, choices, row_keys
 from millstream.compiler.blocks.branch import BranchPlan
 from millstream.compiler.blocks.count_distinct import is_over_distinct_values
@@ -28,11 +36,15 @@ from millstream.compiler.blocks.stateless_block import cast_suffix, qualify_colu
 from millstream.compiler.placement.arithmetic import ArithmeticArgument, split_arithmetic
 from millstream.compiler.placement.decimals.displayed import displayed_scale, displayed_scale_leaf
 from millstream.compiler.placement.place import Placer
-from millstream.compiler.placement.placement import INT4, NUMERIC, Placement
+from millstream.compiler.placement.placement import INT4, NUMERIC, TEXT, Placement
 from millstream.compiler.refusal import collect
 from millstream.compiler.server.questions import PlanningServer
 from millstream.compiler.workaround import TWO_STEPS, UNITE_STREAM_TABLES, for_group_key
 from millstream.errors import Unsupported
+
+# A text that Spark orders by its bytes.
+C_TEXT = replace(TEXT, collation="C")
+C_WIRE = wire_of(C_TEXT)
 
 
 @dataclass(frozen=True)
@@ -263,6 +275,9 @@ def _read_key(
     assert type_ is not None
     if type_.keeps_blanks:
         return f"({key}::text || repeat(' ', {state.digits(f'{name}s')}))::{type_.name}"
+    if f"{name}w" in by_name:
+        written = aggregate_state.ArgumentColumns(f"{name}w", by_name[f"{name}w"])
+        return f"({state.read(Call('max', Expr(key)), written)})::{type_.name}"
     if f"{name}p" in by_name:
         return f"CASE WHEN {key} = 0 AND {state.reaching(f'{name}p', 1)} = 0 THEN '-0'::{type_.name} ELSE {key} END"
     return state.showing(key, f"{name}s") if f"{name}s" in by_name else key
@@ -401,7 +416,11 @@ class GroupedBranch:
         padded = [
             name for name, placed in keys if placed.type is not None and placed.type.keeps_blanks
         ]
-        return self._add([*beside, *((f"{name}s", self._blanks(name)) for name in padded)])
+        beside += [(f"{name}s", self._blanks(name)) for name in padded]
+        rewritten = [
+            name for name, placed in keys if placed.type is not None and is_rewritten(placed.type)
+        ]
+        return self._add([*beside, *((f"{name}w", self._written(name)) for name in rewritten)])
 
     def _add(self, named: Iterable[tuple[str, Placement | Unsupported]]) -> Unsupported | None:
         """Add columns of the body; return the refusal of one."""
@@ -430,6 +449,14 @@ class GroupedBranch:
             return value
         blanks = f"LENGTH({value.expr.sql}) - LENGTH(RTRIM({value.expr.sql}))"
         return Placement(Expr.parse(blanks), wire_of(INT4), INT4)
+
+    def _written(self, key: str) -> Placement | Unsupported:
+        """Return a key as it is written, not in the form in which it is compared.
+
+        A group shows the greatest of these texts.
+        """
+        value = self.plan.placer.place(self.keys[key], "carry")
+        return value if isinstance(value, Unsupported) else Placement(value.expr, C_WIRE, C_TEXT)
 
     def _place(self, number: int, argument: aggregate_state.Argument) -> Unsupported | None:
         """Place an argument and what goes beside it; a refused argument is noted."""

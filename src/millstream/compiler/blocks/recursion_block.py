@@ -22,7 +22,7 @@ from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Project, Recursion, Relation, Scan, replace_scans
 from millstream.algebra.table import BlockRows, SelfReference, Table, quoted
 from millstream.algebra.types import Column
-from millstream.algebra.wire import wire_of
+from millstream.algebra.wire import is_rewritten, wire_of
 from millstream.compiler.blocks.branch import BranchPlan
 from millstream.compiler.blocks.flatten import FlatBranch, flatten
 from millstream.compiler.blocks.region import Region
@@ -106,7 +106,7 @@ def build_recursion_block(
 def _check_equality(columns: Sequence[Column], base: Relation) -> None:
     outputs = base.outputs if isinstance(base, Project) else ()
     for number, column in enumerate(columns):
-        if not wire_of(column.type).equal or column.type.keeps_blanks:
+        if not wire_of(column.type).equal or column.type.keeps_blanks or is_rewritten(column.type):
             raise Unsupported.construct(
                 f"a recursive UNION of {column.type}",
                 reason="The form in which its values are stored does not show whether two of them are equal.",
