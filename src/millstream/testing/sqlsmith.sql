@@ -13,6 +13,18 @@ INSERT INTO t2 SELECT i, nullif(i % 7, 0), i / 4.0, date '2020-01-01' + i, i * 1
 INSERT INTO t3 SELECT 'k' || i % 4, i, timestamp '2020-01-01' + i * interval '1 hour' FROM generate_series(1, 15) AS i;
 INSERT INTO t4 SELECT i, 'q' || i % 2, i % 3, i / 8.0 FROM generate_series(1, 15) AS i;
 
+-- backwards --
+-- The same rows in the reverse order: a query whose result depends on it has no one right result.
+CREATE SCHEMA backwards;
+CREATE TABLE backwards.t1 (LIKE t1 INCLUDING ALL);
+CREATE TABLE backwards.t2 (LIKE t2 INCLUDING ALL);
+CREATE TABLE backwards.t3 (LIKE t3 INCLUDING ALL);
+CREATE TABLE backwards.t4 (LIKE t4 INCLUDING ALL);
+INSERT INTO backwards.t1 SELECT * FROM t1 ORDER BY id DESC;
+INSERT INTO backwards.t2 SELECT * FROM t2 ORDER BY id DESC;
+INSERT INTO backwards.t3 SELECT * FROM t3 ORDER BY v DESC;
+INSERT INTO backwards.t4 SELECT * FROM t4 ORDER BY p DESC;
+
 -- change_1 --
 UPDATE t1 SET a = nullif(coalesce(a, 0) + 1, 3), b = nullif(b, 'b1'), d = NOT d WHERE id % 3 = 0;
 UPDATE t2 SET x = x + 1, y = NULL WHERE id % 4 = 1;
