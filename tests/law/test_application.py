@@ -22,14 +22,9 @@ TOGETHER = 20
 # Not kept yet. A query leaves this list in the commit that has it kept.
 REFUSED = frozenset(
     [
-        "group_by_jsonb",
-        "distinct_jsonb",
         "users_by_email_ignoring_case",
         "similar_names",
         "subscriptions_active_per_day",
-        "group_by_range",
-        "group_by_interval",
-        "group_by_composite",
         "limit_by_subquery",
         "only_one_table",
         "constant_table",
