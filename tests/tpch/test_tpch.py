@@ -1,7 +1,7 @@
 """TPC-H: each of the 22 queries stays equal to PostgreSQL's answer, by differential refreshes
 alone.
 
-    MILLSTREAM_TEST_TPCH_SCALE=0.01     another scale than 0.05
+    MILLSTREAM_TEST_TPCH_SCALE=0.01     another scale than 0.1
 
 All stream tables are in one database and are refreshed at one cut. A cycle is RF1, RF2 and random
 changes of all eight tables; there are five, and the oracle looks at each stream table in each cut,
@@ -34,8 +34,8 @@ from millstream.testing.tpch.queries import queries
 # All tests wait for the one fixture, so that all of its time may fall to the first.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
-SCALE = float(os.environ.get("MILLSTREAM_TEST_TPCH_SCALE", "0.05"))
-CYCLES = 3
+SCALE = float(os.environ.get("MILLSTREAM_TEST_TPCH_SCALE", "0.1"))
+CYCLES = 5
 QUERIES = queries(SCALE)
 
 # Refused so far. A query that is accepted must leave this set.

@@ -64,4 +64,5 @@ def test_integers_of_any_size_can_be_joined_and_floats_with_integers_cannot() ->
     assert joinable(pg_type("int2"), pg_type("int8"))
     assert joinable(pg_type("text"), pg_type("varchar"))
     assert not joinable(pg_type("int4"), pg_type("float8"))
-    assert not joinable(pg_type("jsonb"), pg_type("jsonb"))
+    assert joinable(pg_type("jsonb"), pg_type("jsonb"))
+    assert not joinable(pg_type("jsonb"), pg_type("text"))
